@@ -20,12 +20,12 @@ enum class GateScope { kLoad, kPlan, kRun };
 enum class GateSource { kDefault, kConfig, kEnvironment };
 
 struct GateSpec {
-  std::string name;                  ///< MINFER_...
-  std::string owner;                 ///< "core" or a backend's name
+  std::string name;   ///< MINFER_...
+  std::string owner;  ///< "core" or a backend's name
   GateType type = GateType::kBool;
   GateScope scope = GateScope::kPlan;
   bool affects_numerics = false;
-  int64_t default_value = 0;         ///< enum: index into choices
+  int64_t default_value = 0;  ///< enum: index into choices
   int64_t min_value = 0;
   int64_t max_value = 1;
   std::vector<std::string> choices;  ///< of an enum

@@ -1,9 +1,9 @@
 // GGUF files: metadata and tensors of a model, read through a private mmap.
 //
-// Opening validates everything that is stored: counts, lengths, nesting, dimensions, types, offsets,
-// alignment and overlaps, so that later readers need no checks of their own. Tensor data is not
-// touched. Immutable after open, so safe to read from any thread; the mapping lives as long as the
-// GgufFile. Errors name the file and the key or tensor, with found and expected values.
+// Opening validates everything that is stored: counts, lengths, nesting, dimensions, types,
+// offsets, alignment and overlaps, so that later readers need no checks of their own. Tensor data
+// is not touched. Immutable after open, so safe to read from any thread; the mapping lives as long
+// as the GgufFile. Errors name the file and the key or tensor, with found and expected values.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ namespace minfer {
 
 /// A ggml tensor type as GGUF numbers them; the same numbers are MINFER_TYPE_* in plugin_abi.h.
 struct TypeInfo {
-  uint32_t id;               ///< number in the file
-  std::string_view name;     ///< e.g. "Q4_K"
-  uint32_t block_elements;   ///< elements a block holds (1 for plain types)
-  uint32_t block_bytes;      ///< bytes a block takes
-  bool supported;            ///< false: known by name and size only
+  uint32_t id;              ///< number in the file
+  std::string_view name;    ///< e.g. "Q4_K"
+  uint32_t block_elements;  ///< elements a block holds (1 for plain types)
+  uint32_t block_bytes;     ///< bytes a block takes
+  bool supported;           ///< false: known by name and size only
 };
 
 /// The type numbered `id`, or nullptr when the number is unknown.
@@ -39,18 +39,29 @@ std::span<const TypeInfo> all_types();
 
 /// Value kinds as GGUF numbers them.
 enum class GgufKind : uint32_t {
-  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8,
-  kArray = 9, kU64 = 10, kI64 = 11, kF64 = 12,
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
 };
 
 /// One metadata value. Integers are widened; arrays are flat and of one kind.
 struct GgufValue {
-  GgufKind kind = GgufKind::kU32;          ///< kind of the value, kArray for arrays
-  GgufKind element = GgufKind::kU32;       ///< kind of the elements of an array
-  std::variant<uint64_t, int64_t, double, bool, std::string_view,
-               std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>,
-               std::vector<bool>, std::vector<std::string_view>>
-      data;                                ///< string views point into the mapping
+  GgufKind kind = GgufKind::kU32;     ///< kind of the value, kArray for arrays
+  GgufKind element = GgufKind::kU32;  ///< kind of the elements of an array
+  std::variant<uint64_t, int64_t, double, bool, std::string_view, std::vector<uint64_t>,
+               std::vector<int64_t>, std::vector<double>, std::vector<bool>,
+               std::vector<std::string_view>>
+      data;  ///< string views point into the mapping
 };
 
 /// One tensor: dimensions innermost first (ne[0] is the row length), data inside a mapping.
@@ -59,9 +70,9 @@ struct GgufTensor {
   const TypeInfo* type = nullptr;
   uint32_t n_dims = 1;
   int64_t ne[4] = {1, 1, 1, 1};
-  uint64_t bytes = 0;       ///< size of the data
-  uint32_t file = 0;        ///< which part of a split model
-  uint64_t offset = 0;      ///< from the start of that part's mapping
+  uint64_t bytes = 0;   ///< size of the data
+  uint32_t file = 0;    ///< which part of a split model
+  uint64_t offset = 0;  ///< from the start of that part's mapping
 };
 
 /// A mapped range of one file (a part of a split model).
@@ -76,7 +87,8 @@ class GgufFile {
   struct Options {
     /// Follow `split.count` and open the sibling parts (NAME-00001-of-00003.gguf).
     bool follow_splits = true;
-    /// Refuse tensors whose type no minfer build computes with (the error lists the supported ones).
+    /// Refuse tensors whose type no minfer build computes with (the error lists the supported
+    /// ones).
     bool require_supported_types = false;
   };
 

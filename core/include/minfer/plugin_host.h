@@ -1,9 +1,9 @@
 // The plugin host: finds, checks and opens backends, and wraps a device's C table in owning C++
 // objects that turn statuses into Errors.
 //
-// PluginHost is filled once at start-up by one thread. A Device and what it creates may be used from any
-// thread under the ABI's rules (a Queue and its plans from one at a time). Handles keep their Device
-// alive; plugins are never unloaded.
+// PluginHost is filled once at start-up by one thread. A Device and what it creates may be used
+// from any thread under the ABI's rules (a Queue and its plans from one at a time). Handles keep
+// their Device alive; plugins are never unloaded.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +32,19 @@ struct PluginInfo {
   std::string note;  ///< why it offers no device, or empty
 };
 
-/// A file that was looked at and not used, with the reason in full (the loader's own words included).
+/// A file that was looked at and not used, with the reason in full (the loader's own words
+/// included).
 struct RejectedPlugin {
   std::filesystem::path path;
   std::string reason;
 };
 
 struct DeviceInfo {
-  std::string id;       ///< "cpu:0"
+  std::string id;  ///< "cpu:0"
   std::string backend;
-  uint32_t index = 0;   ///< within its plugin
-  uint32_t kind = 0;    ///< MINFER_DEVICE_*
-  uint32_t score = 0;   ///< 0: unusable, see reason
+  uint32_t index = 0;  ///< within its plugin
+  uint32_t kind = 0;   ///< MINFER_DEVICE_*
+  uint32_t score = 0;  ///< 0: unusable, see reason
   bool host_accessible = false;
   std::string name;
   std::string details;
@@ -52,7 +53,7 @@ struct DeviceInfo {
   uint64_t memory_free = 0;
   uint64_t buffer_alignment = 64;
   uint64_t max_buffer_bytes = 0;
-  size_t plugin = 0;    ///< index into PluginHost::plugins()
+  size_t plugin = 0;  ///< index into PluginHost::plugins()
 };
 
 class Device;
@@ -108,8 +109,8 @@ struct NodeReport {
   std::string why;
 };
 
-/// An open device. Every call checks what comes back (garbage verdicts, sizes and labels are kPlugin
-/// errors that name the plugin), so callers may trust the values.
+/// An open device. Every call checks what comes back (garbage verdicts, sizes and labels are
+/// kPlugin errors that name the plugin), so callers may trust the values.
 class Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device() = default;
@@ -167,7 +168,8 @@ class PluginHost {
   };
 
   /// Loads plugins in order of discovery: files, MINFER_PLUGIN_PATH (ignored when set-uid),
-  /// <libdir>/minfer/plugins, ~/.local/lib/minfer/plugins. Fails only when one of `files` is rejected.
+  /// <libdir>/minfer/plugins, ~/.local/lib/minfer/plugins. Fails only when one of `files` is
+  /// rejected.
   static Result<std::unique_ptr<PluginHost>> load(const Options& options);
   virtual ~PluginHost() = default;
 
@@ -180,8 +182,8 @@ class PluginHost {
   /// Asks every plugin for its devices (may start drivers). Call once, after gates are resolved.
   virtual Result<void> enumerate() = 0;
   virtual std::span<const DeviceInfo> devices() const = 0;
-  /// The device called `id` ("cuda:1", or "cuda" for its best one), or kNotFound with what exists and
-  /// why the backend has none.
+  /// The device called `id` ("cuda:1", or "cuda" for its best one), or kNotFound with what exists
+  /// and why the backend has none.
   virtual Result<const DeviceInfo*> find_device(std::string_view id) const = 0;
   virtual Result<std::shared_ptr<Device>> open(const DeviceInfo& device) = 0;
 };

@@ -1,7 +1,8 @@
 // Result and Error: how every fallible call in minfer reports failure.
 //
-// An Error says what went wrong, where (file, key, tensor, device), and what to do about it. Nothing in
-// the library prints; apps print `Error::message()`. Plain values, safe to move between threads.
+// An Error says what went wrong, where (file, key, tensor, device), and what to do about it.
+// Nothing in the library prints; apps print `Error::message()`. Plain values, safe to move between
+// threads.
 #pragma once
 
 #include <string>
@@ -13,20 +14,20 @@ namespace minfer {
 
 /// Kinds of failure. Each has a line in docs/errors.md and an exit status of its own.
 enum class ErrorCode {
-  kUsage = 2,          ///< wrong flags or arguments
-  kConfig = 3,         ///< wrong YAML or gate value
-  kNotFound = 4,       ///< a file, model, device or plugin that is not there
-  kIo = 5,             ///< the operating system refused a read or write
-  kBadModel = 6,       ///< a GGUF file that is damaged or contradicts itself
-  kUnsupported = 7,    ///< valid, but this build or device cannot do it
-  kPlugin = 8,         ///< a plugin was rejected or broke the contract
-  kOutOfMemory = 9,    ///< host or device memory is not enough
-  kDevice = 10,        ///< the device failed while running
-  kContext = 11,       ///< the prompt or generation does not fit the context
-  kTemplate = 12,      ///< a chat template failed to parse or to render
-  kTokenizer = 13,     ///< tokenizer metadata is missing or wrong
-  kCancelled = 14,     ///< stopped on request
-  kInternal = 70,      ///< a broken invariant of ours
+  kUsage = 2,        ///< wrong flags or arguments
+  kConfig = 3,       ///< wrong YAML or gate value
+  kNotFound = 4,     ///< a file, model, device or plugin that is not there
+  kIo = 5,           ///< the operating system refused a read or write
+  kBadModel = 6,     ///< a GGUF file that is damaged or contradicts itself
+  kUnsupported = 7,  ///< valid, but this build or device cannot do it
+  kPlugin = 8,       ///< a plugin was rejected or broke the contract
+  kOutOfMemory = 9,  ///< host or device memory is not enough
+  kDevice = 10,      ///< the device failed while running
+  kContext = 11,     ///< the prompt or generation does not fit the context
+  kTemplate = 12,    ///< a chat template failed to parse or to render
+  kTokenizer = 13,   ///< tokenizer metadata is missing or wrong
+  kCancelled = 14,   ///< stopped on request
+  kInternal = 70,    ///< a broken invariant of ours
 };
 
 /// Short stable name of a code, e.g. "bad-model".
@@ -61,15 +62,15 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string what, std::string 
 #define MINFER_CONCAT(a, b) MINFER_CONCAT_(a, b)
 
 /// Evaluates a Result<void> expression and returns its error from the enclosing function.
-#define MINFER_TRY(expr)                                                         \
-  do {                                                                           \
-    if (auto minfer_try_ = (expr); !minfer_try_)                                 \
-      return tl::make_unexpected(std::move(minfer_try_).error());                \
+#define MINFER_TRY(expr)                                          \
+  do {                                                            \
+    if (auto minfer_try_ = (expr); !minfer_try_)                  \
+      return tl::make_unexpected(std::move(minfer_try_).error()); \
   } while (false)
 
 /// `MINFER_ASSIGN(auto x, expr)`: binds the value of a Result, or returns its error.
 #define MINFER_ASSIGN(decl, expr) MINFER_ASSIGN_(decl, expr, MINFER_CONCAT(minfer_res_, __LINE__))
-#define MINFER_ASSIGN_(decl, expr, tmp)                               \
-  auto tmp = (expr);                                                  \
-  if (!tmp) return tl::make_unexpected(std::move(tmp).error());       \
+#define MINFER_ASSIGN_(decl, expr, tmp)                         \
+  auto tmp = (expr);                                            \
+  if (!tmp) return tl::make_unexpected(std::move(tmp).error()); \
   decl = std::move(*tmp)

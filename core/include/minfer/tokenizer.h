@@ -1,7 +1,7 @@
 // Tokenizers from GGUF metadata: byte-level BPE and SentencePiece.
 //
-// A Tokenizer is immutable after creation and safe to use from any thread. It owns copies of what it
-// needs; the GGUF file may be closed. Streaming decoders are per-sequence values.
+// A Tokenizer is immutable after creation and safe to use from any thread. It owns copies of what
+// it needs; the GGUF file may be closed. Streaming decoders are per-sequence values.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace minfer {
 using TokenId = int32_t;
 
 /// A piece of a rendered prompt. Special tokens are recognised only where `parse_special` is set,
-/// which is where the template's own text stands; text from messages never turns into control tokens.
+/// which is where the template's own text stands; text from messages never turns into control
+/// tokens.
 struct TextSegment {
   std::string text;
   bool parse_special = false;
@@ -27,9 +28,9 @@ struct TextSegment {
 
 class Tokenizer {
  public:
-  /// Builds the tokenizer that `tokenizer.ggml.*` describes. Fails with kTokenizer and the key's name
-  /// on missing or contradicting metadata, and on an unknown model or pre-tokeniser. A file whose
-  /// `tokenizer.ggml.model` is "none" fails with kUnsupported.
+  /// Builds the tokenizer that `tokenizer.ggml.*` describes. Fails with kTokenizer and the key's
+  /// name on missing or contradicting metadata, and on an unknown model or pre-tokeniser. A file
+  /// whose `tokenizer.ggml.model` is "none" fails with kUnsupported.
   static Result<std::shared_ptr<const Tokenizer>> create(const GgufFile& file);
   virtual ~Tokenizer() = default;
 
