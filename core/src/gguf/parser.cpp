@@ -31,11 +31,8 @@ std::string_view guess_format(std::string_view head) {
   if (starts("lmgg") || starts("tjgg") || starts("algg") || starts("fmgg")) {
     return "this is a GGML file from before GGUF; convert the model again";
   }
-  if (starts("PK\x03\x04")) {
-    return "this is a zip archive, perhaps a PyTorch checkpoint;
-  }
-  convert it ";
-      if (starts("\x1f\x8b")) return "this is a gzip archive; unpack it";
+  if (starts("PK\x03\x04")) return "this is a zip archive or a PyTorch checkpoint, not GGUF";
+  if (starts("\x1f\x8b")) return "this is a gzip archive; unpack it";
   if (head.size() > 8 && head[8] == '{') return "this looks like safetensors; convert it to GGUF";
   return "the file is not a GGUF model";
 }
@@ -88,7 +85,7 @@ Result<void> Parser::read_header() {
   }
   if (magic != std::string_view("GGUF").substr(0, magic.size())) {
     return in_.bad(fmt::format("does not start with 'GGUF', found {}", printable(magic)),
-                   guess_format(head));
+                   std::string(guess_format(head)));
   }
   if (in_.left() < 4) return in_.cut_short("the header", 24);
   in_.skip(4);
