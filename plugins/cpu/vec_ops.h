@@ -1,9 +1,9 @@
 // The seam between the CPU plugin's operators and its vector kernels: everything hot that is not a
 // matmul, as one table of functions per instruction level.
 //
-// Every function is pure, takes any length (n may be 0 and need not be a multiple of anything), needs
-// no alignment beyond the element's, and lets `out` be the same array as an input (never a partial
-// overlap), unless it says otherwise. Thread-safe on disjoint outputs.
+// Every function is pure, takes any length (n may be 0 and need not be a multiple of anything),
+// needs no alignment beyond the element's, and lets `out` be the same array as an input (never a
+// partial overlap), unless it says otherwise. Thread-safe on disjoint outputs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ inline constexpr int64_t kKvLanes = 16;
 
 /// One type of KV cache. Inside a page, a KV head owns `page_tokens` tokens of K, then of V:
 ///
-///  - K in blocks of kKvLanes tokens, dimension-major, so that a vector register holds one dimension
+///  - K in blocks of kKvLanes tokens, dimension-major, so that a vector register holds one
+///  dimension
 ///    of 16 tokens. f32, f16: `[dim][16]`. q8_0: for each 32 dimensions, 16 scales (f16, one per
 ///    token) followed by int8 `[32][16]`.
 ///  - V as rows of dim elements, one per token. f32, f16: plain. q8_0: blocks {f16 scale, int8[32]}
@@ -38,12 +39,12 @@ struct KvOps {
   void (*load_k)(const uint8_t* block, int64_t lane, int64_t dim, float* k);
   void (*load_v)(const uint8_t* row, int64_t dim, float* v);
 
-  /// out[i * out_stride + j] = q_i . k_j for i in [0, nq) and j in [0, 16 * n_blocks): q_i starts at
-  /// q + i * q_stride (floats). Columns of tokens never stored get unspecified values.
+  /// out[i * out_stride + j] = q_i . k_j for i in [0, nq) and j in [0, 16 * n_blocks): q_i starts
+  /// at q + i * q_stride (floats). Columns of tokens never stored get unspecified values.
   void (*scores)(const float* q, int64_t q_stride, int64_t nq, const uint8_t* k, int64_t n_blocks,
                  int64_t dim, float* out, int64_t out_stride);
-  /// acc[i * acc_stride + d] += sum over j in [0, nk) of p[i * p_stride + j] * v_j[d], d in [0, dim).
-  /// Rows of V outside [0, nk) are not read.
+  /// acc[i * acc_stride + d] += sum over j in [0, nk) of p[i * p_stride + j] * v_j[d], d in [0,
+  /// dim). Rows of V outside [0, nk) are not read.
   void (*values)(const float* p, int64_t p_stride, int64_t nq, const uint8_t* v, int64_t nk,
                  int64_t dim, float* acc, int64_t acc_stride);
 };
