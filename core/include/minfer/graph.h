@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -184,9 +186,10 @@ class GraphBuilder {
 
   GraphParams params_;
   std::span<const ModelWeight> weights_;
+  std::unordered_map<std::string_view, uint32_t> weight_index_;  // name -> id
   std::span<const KvLayer> kv_layers_;
   Graph graph_;
-  std::vector<std::pair<uint64_t, uint32_t>> weight_tensors_;  // weight id -> tensor
+  std::unordered_map<uint64_t, uint32_t> weight_tensors_;  // id -> tensor
   Error error_;
   bool failed_ = false;
 };
