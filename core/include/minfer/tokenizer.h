@@ -59,6 +59,8 @@ class Tokenizer {
   /// Every token that ends generation (EOS, EOT, EOM and their spellings in known vocabularies).
   virtual std::span<const TokenId> end_tokens() const = 0;
   virtual bool is_control(TokenId id) const = 0;
+  /// True when encoding puts a space before a text, which decoding takes away again.
+  virtual bool strips_leading_space() const { return false; }
 };
 
 /// Turns generated tokens into text without splitting a UTF-8 character.
