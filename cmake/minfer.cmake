@@ -20,6 +20,11 @@ if(MINFER_SANITIZE)
   endif()
 endif()
 
+# Coverage for libFuzzer; its run-time part comes with the address sanitizer.
+if(MINFER_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Adds each named folder that holds a CMakeLists.txt.
 function(minfer_subdirectories)
   foreach(dir IN LISTS ARGN)

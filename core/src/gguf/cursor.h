@@ -66,7 +66,7 @@ class GgufCursor {
   /// `what` needs `need` bytes from here, which is more than are left.
   tl::unexpected<Error> cut_short(std::string_view what, uint64_t need) const {
     return bad(
-        fmt::format("the file is cut short: {} needs {} bytes at byte {}, where {} are left; "
+        fmt::format("the file is cut short in {}: {} bytes are needed at byte {}, {} are left, "
                     "at least {} bytes are missing",
                     what, need, pos_, left(), need - left()),
         "the download is incomplete, or a length is damaged; download the file again");
