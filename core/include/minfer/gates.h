@@ -28,8 +28,8 @@ struct GateSpec {
   int64_t default_value = 0;  ///< enum: index into choices
   int64_t min_value = 0;
   int64_t max_value = 1;
-  std::vector<std::string> choices;  ///< of an enum
-  std::string help;
+  std::vector<std::string> choices{};  ///< of an enum
+  std::string help{};
 };
 
 /// A gate with its resolved value.
@@ -50,7 +50,9 @@ class GateRegistry {
 
   /// Applies config texts and the environment. An owner that is not declared gives one log line; an
   /// unknown name under a declared owner, or a bad value, is kConfig with the nearest known name.
-  Result<void> resolve(const GateTexts& config);
+  /// `locations` has the shape of `config` and says where each text stands ("a.yaml:12:5"), for
+  /// errors.
+  Result<void> resolve(const GateTexts& config, const GateTexts& locations = {});
 
   /// Changes one gate afterwards (tools that compare settings). `text` is parsed like a config's.
   Result<void> set(std::string_view name, std::string_view text, GateSource source);
@@ -63,8 +65,17 @@ class GateRegistry {
   int64_t value(std::string_view name) const;
 
  private:
+  void assign(const Gate& gate, int64_t value, GateSource source);
+
+  std::vector<std::string> owners_;  ///< everyone who declared, with or without gates
   std::vector<Gate> gates_;
 };
+
+enum class GateTableFormat { kPlain, kMarkdown };
+
+/// The registry as text: kPlain for a terminal (value and source of each gate), kMarkdown for
+/// docs/gates.md (no values, so that the file does not depend on who made it).
+std::string gates_table(const GateRegistry& registry, GateTableFormat format);
 
 /// The core's own gates (owner "core").
 std::vector<GateSpec> core_gates();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "minfer/gates.h"
+#include "minfer/log.h"
 #include "minfer/plugin_abi.h"
 #include "minfer/result.h"
 
@@ -77,7 +78,13 @@ class Handle {
   }
   ~Handle() { reset(); }
   void reset() {
-    if (raw_) release_(std::exchange(raw_, nullptr));
+    if (raw_) {
+      try {
+        release_(std::exchange(raw_, nullptr));
+      } catch (...) {
+        log(LogLevel::kError, "a plugin threw an exception while it released an object");
+      }
+    }
     device_.reset();
   }
   T* get() const { return raw_; }
