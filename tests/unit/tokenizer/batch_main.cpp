@@ -1,8 +1,8 @@
 // tokenizer_batch FILE.gguf < FRAMES: ids of many texts, for comparing with another implementation.
 //
-// A frame is the length of a text as 4 bytes little-endian, a byte of flags (1: parse special tokens,
-// 2: add BOS and EOS), and the text. For each frame a line of ids, and a line with the decoded text in
-// hexadecimal. tests/golden/compare_tokenizer.py drives it.
+// A frame is the length of a text as 4 bytes little-endian, a byte of flags (1: parse special
+// tokens, 2: add BOS and EOS), and the text. For each frame a line of ids, and a line with the
+// decoded text in hexadecimal. tests/golden/compare_tokenizer.py drives it.
 #include <fmt/format.h>
 
 #include <cstdio>
