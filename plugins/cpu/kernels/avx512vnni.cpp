@@ -1,0 +1,343 @@
+// Matmul kernels of quantised weights for AVX-512 with VNNI: 16 rows per register, vpdpbusd on
+// unsigned weights and broadcast activations.
+//
+// Two paths read the same panels:
+//  - a few tokens: each block is decoded into 8 registers and multiplied with up to 8 tokens, so
+//    that weights are read once. With one token this is bound by memory.
+//  - many tokens: 32 rows at a time, a stretch of columns is expanded into bytes and f32 scales that
+//    stay in the L1 cache, and multiplied with tiles of 6 tokens (12 independent sums hide the
+//    latency of vpdpbusd; every broadcast serves two registers of rows). Per 16 rows x 32 columns x
+//    1 token: 8 vpdpbusd and 2 fused multiply-adds (3 with a bias, 4 with scales per 16 columns).
+//
+// Thread-safe: pure functions. Everything here is static (see panel.h).
+#include "kernels/avx512vnni_decode.h"
+
+#include "kernels/panel.h"
+#include "matmul_list.h"
+
+namespace minfer_cpu {
+namespace {
+
+constexpr int kFewTokens = 8;      // tokens of the direct path's largest kernel
+constexpr int kDirectTokens = 15;  // up to here the direct path is the faster one
+constexpr int kTileTokens = 6;
+constexpr int kTilePanels = 2;
+constexpr int kStretch = 16;  // blocks of columns expanded at a time
+
+MINFER_INLINE __m512i broadcast_word(const ActBlock& a, int word) {
+  int32_t w;
+  __builtin_memcpy(&w, a.q + 4 * word, 4);
+  return _mm512_set1_epi32(w);
+}
+
+// Where the dot product of group G of a block starts. A bias needs no correction for w + 128.
+template <PanelFormat F, int G>
+MINFER_INLINE __m512i start_of(const ActBlock& a) {
+  if constexpr (F.has_bias) return _mm512_set1_epi32(kMagicBits);
+  return _mm512_set1_epi32(F.groups == 2 ? a.start_half[G] : a.start);
+}
+
+template <PanelFormat F, int G>
+MINFER_INLINE float sum_of(const ActBlock& a) {
+  return F.groups == 2 ? a.sum_half[G] : a.sum;
+}
+
+// acc + scale of the activations * scale of the rows * dot (see ActBlock).
+MINFER_INLINE __m512 fold(__m512 acc, __m512i dot, const ActBlock& a, __m512 scale) {
+  const __m512 x = _mm512_fmadd_ps(_mm512_castsi512_ps(dot), _mm512_set1_ps(a.scale),
+                                   _mm512_set1_ps(a.minus_magic));
+  return _mm512_fmadd_ps(x, scale, acc);
+}
+
+MINFER_INLINE __mmask16 row_mask(int64_t rows) {
+  return static_cast<__mmask16>(rows >= kPanelRows ? 0xffff : (1 << rows) - 1);
+}
+
+// ---- a few tokens -----------------------------------------------------------------------------
+
+template <PanelFormat F, int NT>
+void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __mmask16 mask,
+                  const float* bias, float* out, int64_t out_stride) {
+  using D = Decoder<F>;
+  constexpr int kWords = 8 / F.groups;
+  const uint8_t* scales = panel + blocks * plane_bytes(F);
+  __m512 acc[NT];
+  for (int t = 0; t < NT; ++t) acc[t] = _mm512_setzero_ps();
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint8_t* planes = panel + b * plane_bytes(F);
+    const typename D::Weights w = D::weights(planes);
+    const typename D::Scales s = D::scales(scales, b);
+    unroll<NT>([&](auto t) {
+      const ActBlock& a = act[t * blocks + b];
+      unroll<F.groups>([&](auto g) {
+        __m512i dot = start_of<F, g.value>(a);
+        unroll<kWords>([&](auto j) {
+          dot = _mm512_dpbusd_epi32(dot, w.word[g * kWords + j],
+                                    broadcast_word(a, g * kWords + j));
+        });
+        acc[t] = fold(acc[t], dot, a, s.scale[g]);
+        if constexpr (F.has_bias) {
+          acc[t] = _mm512_fmadd_ps(s.bias[g], _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t]);
+        }
+      });
+    });
+  }
+  const __m512 b = bias != nullptr ? _mm512_maskz_loadu_ps(mask, bias) : _mm512_setzero_ps();
+  for (int t = 0; t < NT; ++t) {
+    _mm512_mask_storeu_ps(out + t * out_stride, mask,
+                          _mm512_fmadd_ps(acc[t], _mm512_set1_ps(D::kOutFactor), b));
+  }
+}
+
+template <PanelFormat F>
+void run_direct(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64_t nt,
+                int64_t row0, int64_t row1, const float* bias, float* out, int64_t out_stride) {
+  using Kernel = void (*)(const uint8_t*, int64_t, const ActBlock*, __mmask16, const float*, float*,
+                          int64_t);
+  static constexpr Kernel kKernels[kFewTokens] = {
+      direct_panel<F, 1>, direct_panel<F, 2>, direct_panel<F, 3>, direct_panel<F, 4>,
+      direct_panel<F, 5>, direct_panel<F, 6>, direct_panel<F, 7>, direct_panel<F, 8>};
+  const int64_t panel_bytes =
+      blocks * plane_bytes(F) + blocks / blocks_per_scale(F) * scale_bytes(F);
+  for (int64_t row = row0; row < row1; row += kPanelRows) {
+    for (int64_t t = 0; t < nt;) {
+      // Equal shares: 9 tokens are 5 + 4, not 8 + 1.
+      const int64_t passes = (nt - t + kFewTokens - 1) / kFewTokens;
+      const int64_t n = (nt - t + passes - 1) / passes;
+      kKernels[n - 1](packed + row / kPanelRows * panel_bytes, blocks, act + t * blocks,
+                      row_mask(row1 - row), bias != nullptr ? bias + row : nullptr,
+                      out + t * out_stride + row, out_stride);
+      t += n;
+    }
+  }
+}
+
+// ---- many tokens ------------------------------------------------------------------------------
+
+// A block of kPanels panels, ready to multiply.
+template <PanelFormat F, int kPanels>
+struct Expanded {
+  uint8_t words[8][kPanels][64];
+  float scale[F.groups][kPanels][kPanelRows];
+  float bias[F.has_bias ? F.groups : 0][kPanels][kPanelRows];
+};
+
+// Expands blocks [b0, b0 + n) of adjacent panels. The scales take the factor of finished outputs.
+template <PanelFormat F, int kPanels>
+void expand(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int64_t b0, int64_t n,
+            Expanded<F, kPanels>* out) {
+  using D = Decoder<F>;
+  for (int64_t b = 0; b < n; ++b) {
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* panel = panels + p * panel_bytes;
+      const typename D::Weights w = D::weights(panel + (b0 + b) * plane_bytes(F));
+      unroll<8>([&](auto j) { _mm512_store_si512(out[b].words[j][p], w.word[j]); });
+      const typename D::Scales s = D::scales(panel + blocks * plane_bytes(F), b0 + b);
+      unroll<F.groups>([&](auto g) {
+        _mm512_store_ps(out[b].scale[g][p],
+                        _mm512_mul_ps(s.scale[g], _mm512_set1_ps(D::kOutFactor)));
+        if constexpr (F.has_bias) _mm512_store_ps(out[b].bias[g][p], s.bias[g]);
+      });
+    }
+  }
+}
+
+// Adds the product of n expanded blocks and NT tokens to out, or sets it to that plus `bias` when
+// these are the first columns.
+template <PanelFormat F, int kPanels, int NT>
+void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t act_stride,
+          bool first, const float* bias, const __mmask16* mask, float* out, int64_t out_stride) {
+  constexpr int kWords = 8 / F.groups;
+  __m512 acc[NT][kPanels];
+  for (int t = 0; t < NT; ++t) {
+    for (int p = 0; p < kPanels; ++p) acc[t][p] = _mm512_setzero_ps();
+  }
+  for (int64_t b = 0; b < n; ++b) {
+    unroll<F.groups>([&](auto g) {
+      __m512i dot[NT][kPanels];
+      unroll<NT>([&](auto t) {
+        const __m512i start = start_of<F, g.value>(act[t * act_stride + b]);
+        unroll<kPanels>([&](auto p) { dot[t][p] = start; });
+      });
+      unroll<kWords>([&](auto j) {
+        __m512i word[kPanels];
+        unroll<kPanels>(
+            [&](auto p) { word[p] = _mm512_load_si512(w[b].words[g * kWords + j][p]); });
+        unroll<NT>([&](auto t) {
+          const __m512i x = broadcast_word(act[t * act_stride + b], g * kWords + j);
+          unroll<kPanels>([&](auto p) { dot[t][p] = _mm512_dpbusd_epi32(dot[t][p], word[p], x); });
+        });
+      });
+      unroll<NT>([&](auto t) {
+        const ActBlock& a = act[t * act_stride + b];
+        unroll<kPanels>([&](auto p) {
+          acc[t][p] = fold(acc[t][p], dot[t][p], a, _mm512_load_ps(w[b].scale[g][p]));
+          if constexpr (F.has_bias) {
+            acc[t][p] = _mm512_fmadd_ps(_mm512_load_ps(w[b].bias[g][p]),
+                                        _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t][p]);
+          }
+        });
+      });
+    });
+  }
+  for (int t = 0; t < NT; ++t) {
+    for (int p = 0; p < kPanels; ++p) {
+      float* o = out + t * out_stride + p * kPanelRows;
+      __m512 before = _mm512_setzero_ps();
+      if (!first) {
+        before = _mm512_maskz_loadu_ps(mask[p], o);
+      } else if (bias != nullptr) {
+        before = _mm512_maskz_loadu_ps(mask[p], bias + p * kPanelRows);
+      }
+      _mm512_mask_storeu_ps(o, mask[p], _mm512_add_ps(before, acc[t][p]));
+    }
+  }
+}
+
+// kPanels panels from `row` on times all tokens, for the columns of blocks [b0, b0 + n).
+template <PanelFormat F, int kPanels>
+void run_stretch(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int64_t b0, int64_t n,
+                 const ActBlock* act, int64_t nt, int64_t rows, const float* bias, float* out,
+                 int64_t out_stride, uint8_t* scratch) {
+  using E = Expanded<F, kPanels>;
+  using Tile = void (*)(const E*, int64_t, const ActBlock*, int64_t, bool, const float*,
+                        const __mmask16*, float*, int64_t);
+  static constexpr Tile kTiles[kTileTokens] = {tile<F, kPanels, 1>, tile<F, kPanels, 2>,
+                                               tile<F, kPanels, 3>, tile<F, kPanels, 4>,
+                                               tile<F, kPanels, 5>, tile<F, kPanels, 6>};
+  E* expanded = reinterpret_cast<E*>(scratch);
+  expand<F, kPanels>(panels, panel_bytes, blocks, b0, n, expanded);
+  __mmask16 mask[kPanels];
+  for (int p = 0; p < kPanels; ++p) mask[p] = row_mask(rows - p * kPanelRows);
+  for (int64_t t = 0; t < nt; t += kTileTokens) {
+    const int64_t left = nt - t < kTileTokens ? nt - t : kTileTokens;
+    kTiles[left - 1](expanded, n, act + t * blocks + b0, blocks, b0 == 0, bias, mask,
+                     out + t * out_stride, out_stride);
+  }
+}
+
+// Columns outermost: the activations of one stretch stay in the L2 cache while all rows pass.
+template <PanelFormat F>
+void run_tiled(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64_t nt, int64_t row0,
+               int64_t row1, const float* bias, float* out, int64_t out_stride, uint8_t* scratch) {
+  const int64_t panel_bytes =
+      blocks * plane_bytes(F) + blocks / blocks_per_scale(F) * scale_bytes(F);
+  for (int64_t b0 = 0; b0 < blocks; b0 += kStretch) {
+    const int64_t n = blocks - b0 < kStretch ? blocks - b0 : kStretch;
+    for (int64_t row = row0; row < row1; row += kTilePanels * kPanelRows) {
+      const auto stretch =
+          row1 - row > kPanelRows ? run_stretch<F, kTilePanels> : run_stretch<F, 1>;
+      stretch(packed + row / kPanelRows * panel_bytes, panel_bytes, blocks, b0, n, act, nt,
+              row1 - row, bias != nullptr ? bias + row : nullptr, out + row, out_stride, scratch);
+    }
+  }
+}
+
+// ---- activations ------------------------------------------------------------------------------
+
+void convert_block(const float* x, ActBlock* out) {
+  const __m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
+  const float amax =
+      _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(lo), _mm512_abs_ps(hi)));
+  // A NaN may be lost in the maximum; it must not be lost in the result.
+  const bool nan = _mm512_cmp_ps_mask(lo, hi, _CMP_UNORD_Q) != 0;
+  float scale = nan ? __builtin_nanf("") : amax / 127.0f;
+  uint32_t bits;
+  __builtin_memcpy(&bits, &scale, 4);
+  if (!nan) bits &= kScaleMask;
+  __builtin_memcpy(&scale, &bits, 4);
+  // Blocks too small for a normal reciprocal are zero.
+  const float inverse = scale > 1e-36f && amax < 3e38f ? 1.0f / scale : 0.0f;
+  if (scale <= 1e-36f) scale = 0.0f;
+
+  const __m512 inv = _mm512_set1_ps(inverse);
+  const __m512i limit = _mm512_set1_epi32(127);
+  const __m512i qlo = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(lo, inv)), limit);
+  const __m512i qhi = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(hi, inv)), limit);
+  _mm_store_si128(reinterpret_cast<__m128i*>(out->q), _mm512_cvtsepi32_epi8(qlo));
+  _mm_store_si128(reinterpret_cast<__m128i*>(out->q + 16), _mm512_cvtsepi32_epi8(qhi));
+  const int32_t sum_lo = _mm512_reduce_add_epi32(qlo), sum_hi = _mm512_reduce_add_epi32(qhi);
+  out->scale = scale;
+  out->minus_magic = -kMagic * scale;
+  out->start = kMagicBits - 128 * (sum_lo + sum_hi);
+  out->start_half[0] = kMagicBits - 128 * sum_lo;
+  out->start_half[1] = kMagicBits - 128 * sum_hi;
+  out->sum = scale * static_cast<float>(sum_lo + sum_hi);
+  out->sum_half[0] = scale * static_cast<float>(sum_lo);
+  out->sum_half[1] = scale * static_cast<float>(sum_hi);
+}
+
+uint64_t activation_bytes(int64_t id, int64_t nt) {
+  return static_cast<uint64_t>(id / kBlock * nt) * sizeof(ActBlock);
+}
+
+void convert(const float* x, int64_t stride, int64_t id, int64_t, int64_t t0, int64_t t1,
+             uint8_t* out) {
+  const int64_t blocks = id / kBlock;
+  ActBlock* rows = reinterpret_cast<ActBlock*>(out);
+  for (int64_t t = t0; t < t1; ++t) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      convert_block(x + t * stride + b * kBlock, rows + t * blocks + b);
+    }
+  }
+}
+
+// ---- the table --------------------------------------------------------------------------------
+
+template <PanelFormat F>
+void run(const uint8_t* packed, int64_t id, int64_t, const uint8_t* activation, int64_t nt,
+         int64_t row0, int64_t row1, const float* bias, float* out, int64_t out_stride,
+         uint8_t* scratch) {
+  const ActBlock* act = reinterpret_cast<const ActBlock*>(activation);
+  if (nt <= kDirectTokens) {
+    run_direct<F>(packed, id / kBlock, act, nt, row0, row1, bias, out, out_stride);
+  } else {
+    run_tiled<F>(packed, id / kBlock, act, nt, row0, row1, bias, out, out_stride, scratch);
+  }
+}
+
+template <PanelFormat F>
+uint64_t scratch_bytes(int64_t, int64_t nt) {
+  return nt <= kDirectTokens ? 0 : kStretch * sizeof(Expanded<F, kTilePanels>);
+}
+
+template <uint32_t Type>
+constexpr MatmulKernel kernel(const char* label) {
+  constexpr PanelFormat f = panel_format(Type);
+  return {label,
+          Type,
+          ActFormat::kQ8Block32,
+          kPanelRows,
+          Panel<Type>::fits,
+          Panel<Type>::packed_bytes,
+          Panel<Type>::pack,
+          Panel<Type>::unpack_row,
+          activation_bytes,
+          convert,
+          run<f>,
+          scratch_bytes<f>};
+}
+
+constexpr MatmulKernel kKernels[] = {
+    kernel<MINFER_TYPE_Q8_0>("q8_0_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q4_K>("q4_k_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q6_K>("q6_k_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q4_1>("q4_1_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q4_0>("q4_0_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q5_K>("q5_k_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q5_0>("q5_0_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q5_1>("q5_1_r16/avx512vnni"),
+    kernel<MINFER_TYPE_IQ4_NL>("iq4_nl_r16/avx512vnni"),
+    kernel<MINFER_TYPE_IQ4_XS>("iq4_xs_r16/avx512vnni"),
+    kernel<MINFER_TYPE_MXFP4>("mxfp4_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q2_K>("q2_k_r16/avx512vnni"),
+    kernel<MINFER_TYPE_Q3_K>("q3_k_r16/avx512vnni"),
+};
+
+}  // namespace
+
+KernelList matmul_kernels_avx512vnni() {
+  return {kKernels, static_cast<uint32_t>(sizeof kKernels / sizeof kKernels[0])};
+}
+
+}  // namespace minfer_cpu

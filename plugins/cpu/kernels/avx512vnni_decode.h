@@ -1,0 +1,160 @@
+// Reading a block of a packed panel into AVX-512 registers: the one place where formats differ.
+// Included by the AVX-512 VNNI kernels only; everything is in an anonymous namespace, because it is
+// compiled with instructions that the rest of the library must not use.
+//
+// vpdpbusd multiplies unsigned by signed bytes and the activations are the signed side, so weights
+// are brought to unsigned bytes w:
+//   formats with a bias:  w = code, value = scale * w + bias
+//   all others:           w - 128 = (code - centre) * 2^kShift, value = scale * (w - 128) / 2^kShift
+// A code with `bits` bits centred on half its range is simply shifted to the top of the byte, so the
+// 128 is the same for all; ActBlock::start takes it off, and 2^-kShift multiplies finished outputs.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/panel.h"
+
+namespace minfer_cpu {
+namespace {
+
+#define MINFER_INLINE inline __attribute__((always_inline))
+
+template <int I>
+struct Int {
+  static constexpr int value = I;
+  constexpr operator int() const { return I; }
+};
+
+// f(Int<0>()), ..., f(Int<N - 1>()), always unrolled.
+template <int N, class F>
+MINFER_INLINE void unroll(const F& f) {
+  if constexpr (N > 0) {
+    unroll<N - 1>(f);
+    f(Int<N - 1>());
+  }
+}
+
+// Lanes of 32 bits shifted left by N, right by -N.
+template <int N>
+MINFER_INLINE __m512i shift(__m512i x) {
+  if constexpr (N > 0) return _mm512_slli_epi32(x, N);
+  if constexpr (N < 0) return _mm512_srli_epi32(x, -N);
+  return x;
+}
+
+template <PanelFormat F>
+struct Decoder {
+  static constexpr int kBits = F.low_bits + F.high_bits;
+  /// Left shift of codes inside w.
+  static constexpr int kShift = F.has_bias || F.codebook != Codebook::kNone ? 0 : 8 - kBits;
+  static constexpr float kOutFactor = 1.0f / (1 << kShift);
+
+  struct Weights {
+    __m512i word[8];  // 4 columns of 16 rows each
+  };
+  struct Scales {
+    __m512 scale[F.groups];
+    __m512 bias[F.groups];  // only where F.has_bias
+  };
+
+  // Bits [from, from + Bits) of word J's codes, out of a plane of Bits bits.
+  template <int Bits, int From, int J>
+  static MINFER_INLINE __m512i plane_word(const uint8_t* plane) {
+    constexpr int index = Bits == 4 ? J % 4 : J / (8 / Bits);
+    constexpr int position = Bits == 4 ? 4 * (J / 4) : Bits * (J % (8 / Bits));
+    const __m512i raw = _mm512_loadu_si512(plane + 64 * index);
+    return shift<kShift + From - position>(raw);
+  }
+
+  template <int Bits, int From>
+  static MINFER_INLINE __m512i plane_mask() {
+    return _mm512_set1_epi8(static_cast<char>(((1 << Bits) - 1) << (kShift + From)));
+  }
+
+  template <int J>
+  static MINFER_INLINE __m512i word(const uint8_t* planes) {
+    if constexpr (F.low_bits == 8) {
+      return _mm512_loadu_si512(planes + 64 * J);
+    } else {
+      __m512i w = _mm512_and_si512(plane_word<F.low_bits, 0, J>(planes),
+                                   plane_mask<F.low_bits, 0>());
+      if constexpr (F.high_bits != 0) {
+        constexpr int kAndThenOr = 0xf8;  // a | (b & c)
+        w = _mm512_ternarylogic_epi32(
+            w, plane_word<F.high_bits, F.low_bits, J>(planes + 64 * F.low_bits),
+            plane_mask<F.high_bits, F.low_bits>(), kAndThenOr);
+      }
+      if constexpr (F.codebook != Codebook::kNone) w = _mm512_shuffle_epi8(codebook(), w);
+      return w;
+    }
+  }
+
+  static MINFER_INLINE __m512i codebook() {
+    const __m128i iq4 = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, -127, -115, -103, -90, -75,
+                                      -59, -39, -15);
+    const __m128i mxfp4 = _mm_setr_epi8(-128, -127, -126, -125, -124, -122, -120, -116, -128, 127,
+                                        126, 125, 124, 122, 120, 116);
+    return _mm512_broadcast_i32x4(F.codebook == Codebook::kIq4 ? iq4 : mxfp4);
+  }
+
+  static MINFER_INLINE Weights weights(const uint8_t* planes) {
+    Weights w;
+    unroll<8>([&](auto j) { w.word[j] = word<j.value>(planes); });
+    return w;
+  }
+
+  static MINFER_INLINE __m512 halves(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static MINFER_INLINE __m512i bytes(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static MINFER_INLINE __m512i signed_bytes(const uint8_t* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+
+  /// Scales of block `b`; `all` are the panel's.
+  static MINFER_INLINE Scales scales(const uint8_t* all, int64_t b) {
+    Scales s;
+    const uint8_t* p = all + b / blocks_per_scale(F) * scale_bytes(F);
+    if constexpr (F.scale == ScaleKind::kExponent) {
+      // 2^(e - 128): the exponent field is e - 1. Below the normal range it becomes 0.
+      const __m512i e = _mm512_max_epi32(bytes(p), _mm512_set1_epi32(1));
+      s.scale[0] = _mm512_castsi512_ps(
+          _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23));
+      return s;
+    }
+    const __m512 d = halves(p);
+    if constexpr (F.scale == ScaleKind::kHalf) {
+      s.scale[0] = d;
+      if constexpr (F.has_bias) s.bias[0] = halves(p + 2 * kPanelRows);
+      return s;
+    }
+    const uint8_t* bytes_of_block =
+        p + factor_bytes(F) + b % blocks_per_scale(F) * F.groups * kPanelRows;
+    unroll<F.groups>([&](auto g) {
+      const uint8_t* q = bytes_of_block + g * kPanelRows;
+      if constexpr (F.scale == ScaleKind::kSigned) {
+        s.scale[g] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(signed_bytes(q)));
+      } else {
+        const __m512 minus_dmin =
+            _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 2 * kPanelRows));
+        __m512i scale = bytes(q), min;
+        if constexpr (F.scale == ScaleKind::kNibbles) {
+          min = _mm512_srli_epi32(scale, 4);
+          scale = _mm512_and_si512(scale, _mm512_set1_epi32(15));
+        } else {
+          min = bytes(q + 8 * F.groups * kPanelRows);
+        }
+        s.scale[g] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(scale));
+        s.bias[g] = _mm512_mul_ps(minus_dmin, _mm512_cvtepi32_ps(min));
+      }
+    });
+    return s;
+  }
+};
+
+}  // namespace
+}  // namespace minfer_cpu
