@@ -1,0 +1,25 @@
+// What an app says on stderr: log lines, errors, and progress while weights load.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "minfer/log.h"
+#include "minfer/result.h"
+
+namespace minfer::app {
+
+/// Sends log lines of at least `level` to stderr as "program: line".
+void log_to_stderr(std::string_view program, LogLevel level);
+
+/// Prints "program: error: message" and returns the code's exit status.
+int report(std::string_view program, const Error& error);
+
+/// A callback that draws "loading weights 42 %" while stderr is a terminal, else an empty function.
+std::function<void(uint64_t done, uint64_t total)> progress_line(bool quiet);
+
+/// Number with a unit: "1.50 GiB", "312 MiB".
+std::string bytes_text(uint64_t bytes);
+
+}  // namespace minfer::app
