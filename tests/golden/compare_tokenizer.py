@@ -6,7 +6,10 @@ usage: compare_tokenizer.py TOOL VOCAB.gguf [--pre NAME] [--texts N] [--seed N] 
 TOOL is the test binary tokenizer_batch. Needs the Python package llama-cpp-python. With --pre, the
 vocabulary is tokenized by another pre-tokeniser than its own (byte-level BPE only, file without
 tensors). With --special, texts hold special tokens, are parsed with them, and BOS and EOS are added.
-Prints the texts where ids differ, and exits 1 if there are any.
+A BOS that llama.cpp doubles is taken out of its ids. Prints the texts where ids differ, and exits 1 if
+there are any. Known differences, where minfer does as the tokenizers library: gpt-4o and tekken keep
+combining marks in words; deepseek-llm and deepseek-coder see U+3000 and other wide spaces as what they
+are; ordinary tokens such as </s> in Qwen's vocabulary are no control tokens.
 """
 import argparse
 import random
@@ -106,6 +109,8 @@ def main():
     differing = 0
     for text, found in zip(texts, ours):
         expected = llama.tokenize(text, add_bos=args.special, special=args.special)
+        if len(expected) > 1 and expected[0] == expected[1] == llama.token_bos():
+            expected = expected[1:]
         if found == expected:
             continue
         differing += 1

@@ -106,7 +106,7 @@ constexpr Names kGpt2Names = {
     "jina-v1-en",  "jina-v2-code", "roberta-bpe", "gigachat", "a.x-4.0",    "mellum",
     "modern-bert", "exaone4",      "olmo",        "jais",     "trillion",   "granite-docling"};
 constexpr Names kMptNames = {"mpt"};
-constexpr Names kSmollmNames = {"smollm", "codeshell", "exaone", "minerva-7b"};
+constexpr Names kSmollmNames = {"smollm", "codeshell", "exaone", "minerva-7b", "mellum2"};
 constexpr Names kStarcoderNames = {"starcoder"};
 constexpr Names kRefactNames = {"refact"};
 constexpr Names kCommandRNames = {"command-r"};
@@ -115,15 +115,17 @@ constexpr Names kLlama3Names = {"llama-bpe", "llama3",   "llama-v3", "falcon3", 
                                 "pixtral",   "midm-2.0", "lfm2",     "jina-v5-nano"};
 constexpr Names kDbrxNames = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"};
 constexpr Names kQwen2Names = {"qwen2",  "deepseek-r1-qwen", "stablelm2",
-                               "megrez", "hunyuan",          "solar-open"};
+                               "megrez", "hunyuan",          "solar-open",
+                               "kormo",  "f2llmv2",          "grok-2"};
 constexpr Names kQwen35Names = {"qwen35"};
-constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2"};
+constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "minimax-m2",
+                               "granite-embed-multi-97m"};
 constexpr Names kTekkenNames = {"tekken"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kVikingNames = {"viking"};
 constexpr Names kDeepseekLlmNames = {"deepseek-llm"};
 constexpr Names kDeepseekCoderNames = {"deepseek-coder"};
-constexpr Names kDeepseekV3Names = {"deepseek-v3", "deepseek3", "hunyuan-dense", "joyai-llm"};
+constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
 constexpr Names kSeedNames = {"seed-coder"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
 
