@@ -20,8 +20,8 @@ enum class GateScope { kLoad, kPlan, kRun };
 enum class GateSource { kDefault, kConfig, kEnvironment };
 
 struct GateSpec {
-  std::string name;   ///< MINFER_...
-  std::string owner;  ///< "core" or a backend's name
+  std::string name;     ///< MINFER_...
+  std::string owner{};  ///< "core" or a backend's name
   GateType type = GateType::kBool;
   GateScope scope = GateScope::kPlan;
   bool affects_numerics = false;
