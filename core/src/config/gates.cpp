@@ -101,10 +101,15 @@ void warn_about_misspelt_environment(std::span<const Gate> gates) {
     const std::string_view name = text.substr(0, text.find('='));
     if (!name.starts_with("MINFER_") || std::find(names.begin(), names.end(), name) != names.end())
       continue;
+    // All names share a prefix, which must not count as likeness.
+    const std::string* near = nullptr;
+    size_t least = 1 + std::min<size_t>(2, (name.size() - 7) / 3);
     for (const std::string& known : names)
-      if (edit_distance(name, known, 2) <= 2)
-        log(LogLevel::kWarn,
-            fmt::format("environment variable {} is not a gate; did you mean {}?", name, known));
+      if (const size_t edits = edit_distance(name, known, least); edits < least)
+        least = edits, near = &known;
+    if (near)
+      log(LogLevel::kWarn,
+          fmt::format("environment variable {} is not a gate; did you mean {}?", name, *near));
   }
 }
 
