@@ -128,6 +128,11 @@ class Engine {
   /// The graph of a step of `tokens` tokens as DOT text, coloured by device.
   virtual Result<std::string> dot(uint32_t tokens) = 0;
 
+  /// Takes over gates that changed in the host's registry since: plans for new values of gates of
+  /// scope plan are compiled and bound (once per setting), values of scope run apply from the next
+  /// step. Gates of scope load need a new engine.
+  virtual Result<void> refresh_gates() = 0;
+
   // Sequences. Ids are small and reused. All fail with kUsage on an unknown id.
   virtual Result<SequenceId> sequence_new() = 0;
   /// A sequence with the same positions; pages are shared until one side writes (copy-on-write).
@@ -144,13 +149,18 @@ class Engine {
   virtual Result<StepResult> step(std::span<const StepEntry> entries,
                                   const StepOptions& options = {}) = 0;
 
-  /// Feeds a long prompt in chunks of max_step_tokens and returns the last row's result.
-  Result<StepResult> prefill(SequenceId id, std::span<const TokenId> tokens,
-                             const StepOptions& options = {});
+  /// Feeds a prompt of any length in chunks of max_step_tokens, queued one behind the other, and
+  /// returns the last row's result. Fails with kContext (both numbers) before the first chunk when
+  /// it does not fit. A later failure leaves the sequence as it was, or, where layers with a sliding
+  /// window have let go of what would be needed for that, empty.
+  virtual Result<StepResult> prefill(SequenceId id, std::span<const TokenId> tokens,
+                                     const StepOptions& options = {}) = 0;
 
-  /// Greedy tokens of one sequence with the next token handed on inside the device where the head
-  /// and the embedding share one; stops early at a token in `stop` or when `on_token` returns
-  /// false.
+  /// Greedy tokens of one sequence: feeds `first`, then each token it yields but the last. Where a
+  /// step is one split, the next token is handed on inside the device and steps are queued ahead.
+  /// Ends early after a token in `stop`, when `on_token` (may be empty) returns false, or, with at
+  /// least one token made, when the context is full. The sequence grows by as many positions as
+  /// tokens are returned; on failure, by as many as `on_token` has seen.
   virtual Result<std::vector<TokenId>> decode_greedy(
       SequenceId id, TokenId first, uint32_t n, std::span<const TokenId> stop,
       const std::function<bool(TokenId)>& on_token) = 0;

@@ -1,0 +1,27 @@
+// Sums what plans report about timed runs by operator, kernel and device. Not thread-safe;
+// allocates, so timing is no part of a normal step.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/step_plan.h"
+#include "minfer/engine.h"
+
+namespace minfer {
+
+class StepTimer {
+ public:
+  /// Adds the last run of every split of the plan, which must be complete.
+  Result<void> add(const StepPlan& plan, std::span<const std::shared_ptr<Device>> devices);
+  /// Slowest first.
+  std::vector<OpTiming> timings() const;
+  void clear() { sums_.clear(); }
+
+ private:
+  std::map<std::tuple<std::string, std::string, std::string>, OpTiming> sums_;
+};
+
+}  // namespace minfer
