@@ -5,9 +5,8 @@
 // (`split.tensors.count`). The metadata is that of the first part. Any part may be named.
 #include <fmt/format.h>
 
-#include <unordered_map>
-
 #include "gguf/mapped_file.h"
+#include "gguf/name_index.h"
 #include "gguf/parser.h"
 #include "gguf/printable.h"
 #include "minfer/gguf.h"
@@ -157,12 +156,12 @@ class MappedGguf final : public GgufFile {
   std::span<const GgufMapping> mappings() const override { return mappings_; }
 
   const GgufValue* find(std::string_view key) const override {
-    const auto it = key_index_.find(key);
-    return it == key_index_.end() ? nullptr : &metadata_[it->second].second;
+    const auto number = key_index_.find(key);
+    return number ? &metadata_[*number].second : nullptr;
   }
   const GgufTensor* tensor(std::string_view name) const override {
-    const auto it = tensor_index_.find(name);
-    return it == tensor_index_.end() ? nullptr : &tensors_[it->second];
+    const auto number = tensor_index_.find(name);
+    return number ? &tensors_[*number] : nullptr;
   }
   const uint8_t* data(const GgufTensor& tensor) const override {
     return mappings_[tensor.file].data + tensor.offset;
@@ -184,16 +183,20 @@ class MappedGguf final : public GgufFile {
 
   /// Builds the look-up tables; fails on a tensor that two parts hold.
   Result<void> index() {
-    for (size_t i = 0; i < metadata_.size(); ++i) key_index_.emplace(metadata_[i].first, i);
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      const auto [it, is_new] = tensor_index_.emplace(tensors_[i].name, i);
-      if (is_new) continue;
-      return bad_split(mappings_[tensors_[i].file].path,
-                       fmt::format("tensor {} is also in {}", printable(tensors_[i].name),
-                                   mappings_[tensors_[it->second].file].path.string()));
-    }
-    return {};
+    std::vector<std::string_view> names;
+    for (const auto& [key, value] : metadata_) names.push_back(key);
+    key_index_ = NameIndex(names);
+    names.clear();
+    for (const GgufTensor& tensor : tensors_) names.push_back(tensor.name);
+    tensor_index_ = NameIndex(names);
+    const auto twice = tensor_index_.repeated();
+    if (!twice) return {};
+    return bad_split(path_of(tensors_[twice->second]),
+                     fmt::format("tensor {} is also in {}", printable(names[twice->first]),
+                                 path_of(tensors_[twice->first]).string()));
   }
+
+  const fs::path& path_of(const GgufTensor& tensor) const { return mappings_[tensor.file].path; }
 
   fs::path path_;
   uint32_t version_ = 0;
@@ -202,9 +205,9 @@ class MappedGguf final : public GgufFile {
   std::vector<GgufMapping> mappings_;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::vector<GgufTensor> tensors_;
-  // Keys are views of the names above, which no longer move.
-  std::unordered_map<std::string_view, size_t> key_index_;
-  std::unordered_map<std::string_view, size_t> tensor_index_;
+  // Views of the names above, which no longer move.
+  NameIndex key_index_;
+  NameIndex tensor_index_;
 };
 
 }  // namespace

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <unordered_set>
-
+#include "gguf/name_index.h"
 #include "gguf/parser.h"
 
 namespace minfer {
@@ -164,8 +163,8 @@ Result<GgufMetadata> read_gguf_metadata(GgufCursor& in, uint64_t n_keys) {
   }
   GgufMetadata metadata;
   metadata.reserve(n_keys);
-  std::unordered_set<std::string_view> seen;
-  seen.reserve(n_keys);
+  std::vector<std::string_view> names;
+  names.reserve(n_keys);
   uint64_t budget = GgufLimits::kMaxArrayElements;
   for (uint64_t i = 0; i < n_keys; ++i) {
     in.enter_unnamed("metadata key", i, n_keys);
@@ -176,10 +175,14 @@ Result<GgufMetadata> read_gguf_metadata(GgufCursor& in, uint64_t n_keys) {
                                 GgufLimits::kMaxKeyBytes));
     }
     in.enter("key", key);
-    if (!seen.insert(key).second) return in.bad("is given twice");
+    names.push_back(key);
     GgufValue value;
     MINFER_TRY(read_value(in, budget, value));
     metadata.emplace_back(std::string(key), std::move(value));
+  }
+  if (const auto twice = NameIndex(names).repeated()) {
+    in.enter("key", names[twice->first]);
+    return in.bad("is given twice");
   }
   in.leave();
   return metadata;

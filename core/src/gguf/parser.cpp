@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <unordered_set>
 
 #include "gguf/cursor.h"
 #include "gguf/metadata.h"
+#include "gguf/name_index.h"
 #include "gguf/printable.h"
 #include "gguf/types.h"
 #include "support/checked.h"
@@ -143,8 +143,8 @@ Result<void> Parser::read_tensor_infos() {
                          n_tensors_ * kSmallestInfo);
   }
   out_.tensors.reserve(n_tensors_);
-  std::unordered_set<std::string_view> seen;
-  seen.reserve(n_tensors_);
+  std::vector<std::string_view> names;
+  names.reserve(n_tensors_);
   for (uint64_t i = 0; i < n_tensors_; ++i) {
     in_.enter_unnamed("tensor", i, n_tensors_);
     MINFER_ASSIGN(const std::string_view name, in_.read_string("its name"));
@@ -156,9 +156,13 @@ Result<void> Parser::read_tensor_infos() {
     GgufTensor tensor;
     tensor.name = name;
     in_.enter("tensor", tensor.name);
-    if (!seen.insert(name).second) return in_.bad("is given twice");
+    names.push_back(name);
     MINFER_TRY(read_tensor_info(tensor));
     out_.tensors.push_back(std::move(tensor));
+  }
+  if (const auto twice = NameIndex(names).repeated()) {
+    in_.enter("tensor", names[twice->first]);
+    return in_.bad("is given twice");
   }
   in_.leave();
   return {};
