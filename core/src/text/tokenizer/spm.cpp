@@ -29,6 +29,13 @@ int byte_value(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+/// Where the word that begins at `begin` ends: at the next space that follows something else.
+size_t word_end(std::string_view escaped, size_t begin) {
+  size_t pos = begin;
+  while (escaped.substr(pos).starts_with(kSpace)) pos += kSpace.size();
+  return std::min(escaped.find(kSpace, pos), escaped.size());
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> SpmTokenizer::create(const GgufFile& file) {
@@ -53,6 +60,7 @@ SpmTokenizer::SpmTokenizer(Vocab loaded, SpecialMatcher::Options options, bool a
       if (byte >= 0) byte_tokens_[static_cast<size_t>(byte)] = id;
     } else if (!vocab().is_reserved(id)) {
       longest_piece_ = std::max(longest_piece_, text.size());
+      words_are_apart_ = words_are_apart_ && word_end(text, 0) == text.size();
     }
   }
 }
@@ -64,14 +72,15 @@ TokenId SpmTokenizer::find_piece(std::string_view text) const {
   return id;
 }
 
-/// Merges one stretch of text.
+/// Merges one stretch of text at a time; its buffers are reused.
 class SpmTokenizer::Merger {
  public:
-  Merger(const SpmTokenizer& spm, std::string_view text, std::vector<TokenId>& out)
-      : spm_(spm), text_(text), out_(out) {}
+  Merger(const SpmTokenizer& spm, std::vector<TokenId>& out) : spm_(spm), out_(out) {}
 
-  void run() {
-    symbols_.reserve(text_.size());
+  void run(std::string_view text) {
+    text_ = text;
+    symbols_.clear();
+    unused_splits_.clear();
     for (size_t pos = 0; pos < text_.size();) {
       const auto i = static_cast<uint32_t>(symbols_.size());
       const Utf8Step step = utf8_step(text_.substr(pos));
@@ -163,8 +172,8 @@ class SpmTokenizer::Merger {
   TokenType vocab_type(TokenId id) const { return spm_.vocab().type(id); }
 
   const SpmTokenizer& spm_;
-  std::string_view text_;
   std::vector<TokenId>& out_;
+  std::string_view text_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Candidate> queue_;
   std::unordered_map<std::string_view, uint32_t> unused_splits_;
@@ -182,8 +191,12 @@ void SpmTokenizer::encode_text(std::string_view text, bool starts,
       escaped += c;
     }
   }
-  for (size_t begin = 0; begin < escaped.size(); begin += kMaxSliceBytes) {
-    Merger(*this, std::string_view(escaped).substr(begin, kMaxSliceBytes), out).run();
+  Merger merger(*this, out);
+  for (size_t begin = 0; begin < escaped.size();) {
+    const size_t end = words_are_apart_ ? word_end(escaped, begin) : escaped.size();
+    const size_t length = std::min(end - begin, kMaxSliceBytes);
+    merger.run(std::string_view(escaped).substr(begin, length));
+    begin += length;
   }
 }
 

@@ -30,6 +30,9 @@ class SpmTokenizer final : public VocabTokenizer {
 
   std::array<TokenId, 256> byte_tokens_;  ///< -1 where the vocabulary has none
   size_t longest_piece_ = 0;              ///< bytes
+  /// No piece runs from one word into the next, so each word can be merged alone, in a queue that
+  /// stays within the cache. True for Llama's vocabulary.
+  bool words_are_apart_ = true;
   bool add_space_prefix_;
 };
 
