@@ -172,6 +172,21 @@ TEST(Bpe, PlainTextNeverMergesIntoAControlToken) {
   EXPECT_EQ(tokenizer->encode("ab", false, false), Ids{256});
 }
 
+TEST(Bpe, BytesThatNothingSpellsAreUnknownButNeverAControlToken) {
+  for (const int64_t type : {2, 3}) {
+    test::VocabBuilder vocab;
+    vocab.add("a");
+    vocab.add("<unk>", type);
+    MetadataFile file;
+    file.set(test::kModelKey, "gpt2");
+    file.set(test::kPreKey, "gpt-2");
+    vocab.store(file);
+    file.set(test::kMergesKey, std::vector<std::string>{});
+    file.set("tokenizer.ggml.unknown_token_id", uint64_t{1});
+    EXPECT_EQ(create(file)->encode("aba", false, false), type == 2 ? (Ids{0, 1, 0}) : (Ids{0, 0}));
+  }
+}
+
 TEST(Bpe, TheLongestSpecialTokenAtAPlaceWins) {
   const auto tokenizer = create(bpe_file({}, {{"<a>", 4}, {"<a><b>", 4}, {"<a", 4}}));
   EXPECT_EQ(tokenizer->encode("<a><b><a>x<a", false, false), (Ids{257, 256, 'x', 258}));

@@ -20,6 +20,8 @@ struct Fault {
   std::function<void(MetadataFile&)> apply;
   std::vector<std::string> message;  ///< parts of the message
   ErrorCode code = ErrorCode::kTokenizer;
+
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 };
 
 const Fault kFaults[] = {

@@ -53,7 +53,8 @@ Result<void> load_merges(const GgufFile& file, Vocab& vocab, MergeMap& merges) {
   for (size_t rank = 0; rank < lines->size(); ++rank) {
     const std::string_view line = (*lines)[rank];
     const size_t space = line.find(' ');
-    if (space == 0 || space + 1 >= line.size() || line.find(' ', space + 1) != line.npos) {
+    if (space == 0 || space == line.npos || space + 1 == line.size() ||
+        line.find(' ', space + 1) != line.npos) {
       return bad_merges(file,
                         fmt::format("entry {} is \"{}\", expected two spellings with one space "
                                     "between them",

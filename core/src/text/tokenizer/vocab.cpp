@@ -153,6 +153,8 @@ Result<void> Vocab::load_roles(const GgufFile& file, const VocabDefaults& defaul
   MINFER_ASSIGN(bos_, load_id(file, "tokenizer.ggml.bos_token_id", defaults.bos));
   MINFER_ASSIGN(eos_, load_id(file, "tokenizer.ggml.eos_token_id", defaults.eos));
   MINFER_ASSIGN(unknown_, load_id(file, "tokenizer.ggml.unknown_token_id", defaults.unknown));
+  // Many files name a control token here, such as <|endoftext|>; text must not turn into that.
+  if (unknown_ >= 0 && type(unknown_) == TokenType::kControl) unknown_ = -1;
   MINFER_ASSIGN(const TokenId eot, load_id(file, "tokenizer.ggml.eot_token_id", -1));
   MINFER_ASSIGN(const TokenId eom, load_id(file, "tokenizer.ggml.eom_token_id", -1));
   MINFER_ASSIGN(const auto add_bos, file.get_bool("tokenizer.ggml.add_bos_token"));

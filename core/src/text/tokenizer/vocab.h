@@ -65,6 +65,7 @@ class Vocab {
 
   TokenId bos() const { return bos_; }
   TokenId eos() const { return eos_; }
+  /// What stands for text that nothing spells, or -1: then it is left out.
   TokenId unknown() const { return unknown_; }
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
