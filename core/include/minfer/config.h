@@ -52,8 +52,11 @@ struct RunConfig {
   bool use_template = true;  ///< false: the prompt is given to the model as it is
   int32_t max_tokens = -1;   ///< tokens to generate; -1: until the model or context ends
 
-  GateTexts gates;           ///< as written, with `threads` added; resolved by GateRegistry
+  GateTexts gates;           ///< as written
   GateTexts gate_locations;  ///< "file:line:column" of each
+
+  /// `gates` and what `threads` means as a gate of the CPU backend; for GateRegistry::resolve.
+  GateTexts all_gates() const;
 };
 
 /// Reads and checks YAML text. `origin` is used in messages ("a.yaml:3:7: ...") and to resolve

@@ -17,7 +17,7 @@ char folded(char c) {
 }
 
 bool is_prefix(std::string_view head, std::string_view whole) {
-  return head.size() >= 3 && head.size() <= whole.size() &&
+  return head.size() >= 2 && head.size() <= whole.size() &&
          std::equal(head.begin(), head.end(), whole.begin(),
                     [](char a, char b) { return folded(a) == folded(b); });
 }

@@ -1,11 +1,11 @@
 #include "plugin/discovery.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 
+#include "config/paths.h"
 #include "plugin/file_check.h"
 
 namespace minfer {
@@ -43,7 +43,7 @@ std::vector<Folder> folders(const PluginHost::Options& options) {
     if (end > at) out.push_back({list.substr(at, end - at), true});
     at = end + 1;
   }
-  const fs::path library = options.library_dir.empty() ? core_library_dir() : options.library_dir;
+  const fs::path library = options.library_dir.empty() ? library_dir() : options.library_dir;
   if (!library.empty()) out.push_back({library / "minfer" / "plugins", false});
   if (const std::string home = trusted_environment("HOME"); home.starts_with('/'))
     out.push_back({fs::path(home) / ".local/lib/minfer/plugins", false});
@@ -71,16 +71,6 @@ void list_folder(const Folder& folder, std::vector<PluginCandidate>& found,
 }
 
 }  // namespace
-
-fs::path core_library_dir() {
-  Dl_info info = {};
-  if (::dladdr(reinterpret_cast<const void*>(&core_library_dir), &info) == 0 || !info.dli_fname)
-    return {};
-  // Resolved, so that a link to the library from elsewhere still finds the plugins beside it.
-  std::error_code ec;
-  const fs::path self = fs::canonical(info.dli_fname, ec);
-  return ec ? fs::path() : self.parent_path();
-}
 
 std::vector<PluginCandidate> find_plugins(const PluginHost::Options& options,
                                           std::vector<RejectedPlugin>& rejected) {

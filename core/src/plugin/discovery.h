@@ -19,7 +19,4 @@ struct PluginCandidate {
 std::vector<PluginCandidate> find_plugins(const PluginHost::Options& options,
                                           std::vector<RejectedPlugin>& rejected);
 
-/// The folder of the library (or program) that this code was linked into; empty when unknown.
-std::filesystem::path core_library_dir();
-
 }  // namespace minfer
