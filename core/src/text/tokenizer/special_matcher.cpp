@@ -1,6 +1,7 @@
 #include "text/tokenizer/special_matcher.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace minfer::tok {
 namespace {
@@ -74,8 +75,9 @@ SpecialMatcher::SpecialMatcher(const Vocab& vocab, Options options) : options_(s
     has_user_defined_ |= !reserved;
     entries_.push_back({std::move(text), id, reserved});
   }
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.text < b.text; });
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.text, a.id) < std::tie(b.text, b.id);
+  });
   for (uint32_t i = 0; i < entries_.size(); ++i) {
     Range& range = by_first_byte_[static_cast<uint8_t>(entries_[i].text[0])];
     if (range.end == 0) range.begin = i;
