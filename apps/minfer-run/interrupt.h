@@ -1,0 +1,35 @@
+// Ctrl-C: ends the run cleanly. A second one ends the process as usual.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace minfer::run {
+
+/// Waits for SIGINT on a thread of its own; create it before any other thread exists, so that all
+/// inherit the blocked signal.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  bool requested() const { return requested_; }
+  /// Called once on the waiting thread when the signal arrives; an empty function forgets it.
+  void on_request(std::function<void()> action);
+
+ private:
+  void wait();
+
+  std::atomic<bool> requested_ = false;
+  std::atomic<bool> done_ = false;
+  std::mutex mutex_;
+  std::function<void()> action_;
+  std::thread thread_;
+};
+
+}  // namespace minfer::run

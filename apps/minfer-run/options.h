@@ -1,0 +1,44 @@
+// The command line of minfer-run, laid over a config.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "minfer/config.h"
+#include "minfer/result.h"
+
+namespace minfer::run {
+
+struct Options {
+  RunConfig config;  ///< YAML with the flags laid over it
+
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  std::string dump_graph;
+  std::string dump_logits;
+
+  bool help = false;
+  bool version = false;
+  bool list_devices = false;
+  bool list_gates = false;
+  bool dry_run = false;
+  bool explain = false;
+  bool json = false;
+  bool timing = false;
+  bool quiet = false;
+  bool verbose = false;
+  bool ignore_end = false;  ///< generate past end-of-generation tokens
+
+  /// True when the run ends before any text is generated.
+  bool only_reports() const { return dry_run || list_devices || list_gates; }
+};
+
+/// Reads flags and the config they name. kUsage for a wrong flag, else what the config's reader
+/// says.
+Result<Options> parse_options(int argc, char** argv);
+
+/// The text of --help.
+std::string help_text();
+
+}  // namespace minfer::run

@@ -1,0 +1,20 @@
+// What a run tells about itself: --timing, --json and the per-operator table.
+#pragma once
+
+#include <string>
+
+#include "generate.h"
+#include "minfer/engine.h"
+
+namespace minfer::run {
+
+/// Load, prefill and decode times with rates and percentiles of the time between tokens.
+std::string timing_text(const Generation& generation, double load_seconds);
+
+/// The run as one JSON object on a line.
+std::string json_text(const Generation& generation, const Engine& engine, double load_seconds);
+
+/// Time, calls and GB/s per operator and kernel, longest first.
+std::string op_timing_text(const Engine& engine);
+
+}  // namespace minfer::run
