@@ -4,7 +4,8 @@
 // Two paths read the same panels:
 //  - a few tokens: each block is decoded into 8 registers and multiplied with up to 8 tokens, so
 //    that weights are read once. With one token this is bound by memory.
-//  - many tokens: 32 rows at a time, a stretch of columns is expanded into bytes and f32 scales that
+//  - many tokens: 32 rows at a time, a stretch of columns is expanded into bytes and f32 scales
+//  that
 //    stay in the L1 cache, and multiplied with tiles of 6 tokens (12 independent sums hide the
 //    latency of vpdpbusd; every broadcast serves two registers of rows). Per 16 rows x 32 columns x
 //    1 token: 8 vpdpbusd and 2 fused multiply-adds (3 with a bias, 4 with scales per 16 columns).
@@ -22,7 +23,9 @@ constexpr int kFewTokens = 8;      // tokens of the direct path's largest kernel
 constexpr int kDirectTokens = 15;  // up to here the direct path is the faster one
 constexpr int kTileTokens = 6;
 constexpr int kTilePanels = 2;
-constexpr int kStretch = 16;  // blocks of columns expanded at a time
+constexpr int kStretch = 16;  // blocks of columns expanded at a time; a multiple of kGroup
+constexpr int kPrefetch =
+    8192;  // bytes that the direct path fetches ahead: memory has time to answer
 
 MINFER_INLINE __m512i broadcast_word(const ActBlock& a, int word) {
   int32_t w;
@@ -60,27 +63,32 @@ void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __m
                   const float* bias, float* out, int64_t out_stride) {
   using D = Decoder<F>;
   constexpr int kWords = 8 / F.groups;
-  const uint8_t* scales = panel + blocks * plane_bytes(F);
+  constexpr int kStream = group_bytes(F) / kGroup;  // bytes of a block with its share of the scales
   __m512 acc[NT];
   for (int t = 0; t < NT; ++t) acc[t] = _mm512_setzero_ps();
-  for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* planes = panel + b * plane_bytes(F);
-    const typename D::Weights w = D::weights(planes);
-    const typename D::Scales s = D::scales(scales, b);
-    unroll<NT>([&](auto t) {
-      const ActBlock& a = act[t * blocks + b];
-      unroll<F.groups>([&](auto g) {
-        __m512i dot = start_of<F, g.value>(a);
-        unroll<kWords>([&](auto j) {
-          dot = _mm512_dpbusd_epi32(dot, w.word[g * kWords + j],
-                                    broadcast_word(a, g * kWords + j));
+  for (int64_t b0 = 0; b0 < blocks; b0 += kGroup) {
+    const GroupView<F> group = group_view<F>(panel, blocks, b0);
+    const typename D::Factors factors = D::factors(group.scales);
+    for (int64_t b = 0; b < group.blocks; ++b) {
+      const uint8_t* ahead = group.scales + b * kStream + kPrefetch;
+      for (int i = 0; i < kStream; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T0);
+      const typename D::Weights w = D::weights(group.planes + b * plane_bytes(F));
+      const typename D::Scales s = D::block_scales(factors, group.scales, b);
+      unroll<NT>([&](auto t) {
+        const ActBlock& a = act[t * blocks + b0 + b];
+        unroll<F.groups>([&](auto g) {
+          __m512i dot = start_of<F, g.value>(a);
+          unroll<kWords>([&](auto j) {
+            dot =
+                _mm512_dpbusd_epi32(dot, w.word[g * kWords + j], broadcast_word(a, g * kWords + j));
+          });
+          acc[t] = fold(acc[t], dot, a, s.scale[g]);
+          if constexpr (F.has_bias) {
+            acc[t] = _mm512_fmadd_ps(s.bias[g], _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t]);
+          }
         });
-        acc[t] = fold(acc[t], dot, a, s.scale[g]);
-        if constexpr (F.has_bias) {
-          acc[t] = _mm512_fmadd_ps(s.bias[g], _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t]);
-        }
       });
-    });
+    }
   }
   const __m512 b = bias != nullptr ? _mm512_maskz_loadu_ps(mask, bias) : _mm512_setzero_ps();
   for (int t = 0; t < NT; ++t) {
@@ -92,19 +100,18 @@ void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __m
 template <PanelFormat F>
 void run_direct(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64_t nt,
                 int64_t row0, int64_t row1, const float* bias, float* out, int64_t out_stride) {
-  using Kernel = void (*)(const uint8_t*, int64_t, const ActBlock*, __mmask16, const float*, float*,
-                          int64_t);
+  using Kernel =
+      void (*)(const uint8_t*, int64_t, const ActBlock*, __mmask16, const float*, float*, int64_t);
   static constexpr Kernel kKernels[kFewTokens] = {
       direct_panel<F, 1>, direct_panel<F, 2>, direct_panel<F, 3>, direct_panel<F, 4>,
       direct_panel<F, 5>, direct_panel<F, 6>, direct_panel<F, 7>, direct_panel<F, 8>};
-  const int64_t panel_bytes =
-      blocks * plane_bytes(F) + blocks / blocks_per_scale(F) * scale_bytes(F);
+  const int64_t stride = panel_bytes<F>(blocks);
   for (int64_t row = row0; row < row1; row += kPanelRows) {
     for (int64_t t = 0; t < nt;) {
       // Equal shares: 9 tokens are 5 + 4, not 8 + 1.
       const int64_t passes = (nt - t + kFewTokens - 1) / kFewTokens;
       const int64_t n = (nt - t + passes - 1) / passes;
-      kKernels[n - 1](packed + row / kPanelRows * panel_bytes, blocks, act + t * blocks,
+      kKernels[n - 1](packed + row / kPanelRows * stride, blocks, act + t * blocks,
                       row_mask(row1 - row), bias != nullptr ? bias + row : nullptr,
                       out + t * out_stride + row, out_stride);
       t += n;
@@ -124,20 +131,23 @@ struct Expanded {
 
 // Expands blocks [b0, b0 + n) of adjacent panels. The scales take the factor of finished outputs.
 template <PanelFormat F, int kPanels>
-void expand(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int64_t b0, int64_t n,
+void expand(const uint8_t* panels, int64_t stride, int64_t blocks, int64_t b0, int64_t n,
             Expanded<F, kPanels>* out) {
   using D = Decoder<F>;
-  for (int64_t b = 0; b < n; ++b) {
-    for (int p = 0; p < kPanels; ++p) {
-      const uint8_t* panel = panels + p * panel_bytes;
-      const typename D::Weights w = D::weights(panel + (b0 + b) * plane_bytes(F));
-      unroll<8>([&](auto j) { _mm512_store_si512(out[b].words[j][p], w.word[j]); });
-      const typename D::Scales s = D::scales(panel + blocks * plane_bytes(F), b0 + b);
-      unroll<F.groups>([&](auto g) {
-        _mm512_store_ps(out[b].scale[g][p],
-                        _mm512_mul_ps(s.scale[g], _mm512_set1_ps(D::kOutFactor)));
-        if constexpr (F.has_bias) _mm512_store_ps(out[b].bias[g][p], s.bias[g]);
-      });
+  for (int p = 0; p < kPanels; ++p) {
+    for (int64_t g0 = 0; g0 < n; g0 += kGroup) {
+      const GroupView<F> group = group_view<F>(panels + p * stride, blocks, b0 + g0);
+      const typename D::Factors factors = D::factors(group.scales);
+      for (int64_t b = 0; b < group.blocks; ++b) {
+        Expanded<F, kPanels>& e = out[g0 + b];
+        const typename D::Weights w = D::weights(group.planes + b * plane_bytes(F));
+        const typename D::Scales s = D::block_scales(factors, group.scales, b);
+        unroll<8>([&](auto j) { _mm512_store_si512(e.words[j][p], w.word[j]); });
+        unroll<F.groups>([&](auto g) {
+          _mm512_store_ps(e.scale[g][p], _mm512_mul_ps(s.scale[g], _mm512_set1_ps(D::kOutFactor)));
+          if constexpr (F.has_bias) _mm512_store_ps(e.bias[g][p], s.bias[g]);
+        });
+      }
     }
   }
 }
@@ -196,7 +206,7 @@ void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t
 
 // kPanels panels from `row` on times all tokens, for the columns of blocks [b0, b0 + n).
 template <PanelFormat F, int kPanels>
-void run_stretch(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int64_t b0, int64_t n,
+void run_stretch(const uint8_t* panels, int64_t stride, int64_t blocks, int64_t b0, int64_t n,
                  const ActBlock* act, int64_t nt, int64_t rows, const float* bias, float* out,
                  int64_t out_stride, uint8_t* scratch) {
   using E = Expanded<F, kPanels>;
@@ -206,7 +216,7 @@ void run_stretch(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int
                                                tile<F, kPanels, 3>, tile<F, kPanels, 4>,
                                                tile<F, kPanels, 5>, tile<F, kPanels, 6>};
   E* expanded = reinterpret_cast<E*>(scratch);
-  expand<F, kPanels>(panels, panel_bytes, blocks, b0, n, expanded);
+  expand<F, kPanels>(panels, stride, blocks, b0, n, expanded);
   __mmask16 mask[kPanels];
   for (int p = 0; p < kPanels; ++p) mask[p] = row_mask(rows - p * kPanelRows);
   for (int64_t t = 0; t < nt; t += kTileTokens) {
@@ -220,15 +230,14 @@ void run_stretch(const uint8_t* panels, int64_t panel_bytes, int64_t blocks, int
 template <PanelFormat F>
 void run_tiled(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64_t nt, int64_t row0,
                int64_t row1, const float* bias, float* out, int64_t out_stride, uint8_t* scratch) {
-  const int64_t panel_bytes =
-      blocks * plane_bytes(F) + blocks / blocks_per_scale(F) * scale_bytes(F);
+  const int64_t stride = panel_bytes<F>(blocks);
   for (int64_t b0 = 0; b0 < blocks; b0 += kStretch) {
     const int64_t n = blocks - b0 < kStretch ? blocks - b0 : kStretch;
     for (int64_t row = row0; row < row1; row += kTilePanels * kPanelRows) {
       const auto stretch =
           row1 - row > kPanelRows ? run_stretch<F, kTilePanels> : run_stretch<F, 1>;
-      stretch(packed + row / kPanelRows * panel_bytes, panel_bytes, blocks, b0, n, act, nt,
-              row1 - row, bias != nullptr ? bias + row : nullptr, out + row, out_stride, scratch);
+      stretch(packed + row / kPanelRows * stride, stride, blocks, b0, n, act, nt, row1 - row,
+              bias != nullptr ? bias + row : nullptr, out + row, out_stride, scratch);
     }
   }
 }
@@ -237,8 +246,7 @@ void run_tiled(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64
 
 void convert_block(const float* x, ActBlock* out) {
   const __m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
-  const float amax =
-      _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(lo), _mm512_abs_ps(hi)));
+  const float amax = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(lo), _mm512_abs_ps(hi)));
   // A NaN may be lost in the maximum; it must not be lost in the result.
   const bool nan = _mm512_cmp_ps_mask(lo, hi, _CMP_UNORD_Q) != 0;
   float scale = nan ? __builtin_nanf("") : amax / 127.0f;

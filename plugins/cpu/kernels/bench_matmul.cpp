@@ -1,13 +1,12 @@
 // Checks and times every matmul kernel of the build on this machine.
 //
-//   minfer_cpu_bench check [LABEL]          every kernel whose label contains LABEL, over odd shapes,
+//   minfer_cpu_bench check [LABEL]          every kernel whose label contains LABEL, over odd
+//   shapes,
 //                                           against float64 arithmetic on the dequantised weights
-//   minfer_cpu_bench time [LABEL] [THREADS] GB/s of file bytes at 1, 2, 4, 8 tokens and GFLOP/s at 32
-//                                           and 256, minimum of several runs; weights exceed the caches
-//                                           that decode does not hit either
+//   minfer_cpu_bench time [LABEL] [THREADS] GB/s of file bytes at 1 to 8 tokens and GFLOP/s at 8 to
+//                                           256, as the median (and best) of several runs
 // Exit status 1 when a kernel is wrong.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include <sys/mman.h>
+#include <time.h>
 
 #include "kernels/panel.h"
 #include "matmul_list.h"
@@ -32,8 +32,8 @@ std::mt19937 rng(7);
 class Buffer {
  public:
   explicit Buffer(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 4096)) {
-    data_ = static_cast<uint8_t*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    data_ = static_cast<uint8_t*>(
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (data_ == MAP_FAILED) std::abort();
     madvise(data_, bytes_, MADV_HUGEPAGE);
   }
@@ -218,67 +218,93 @@ bool check(const MatmulKernel& k) {
   return ok;
 }
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+// Processor time of this thread: other processes on the machine do not count, only their effect on
+// caches and clocks.
+double thread_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// One layer's matrix of a 1.5B model, repeated until the weights exceed any L2 cache.
+double best(std::vector<double> v) {
+  return *std::min_element(v.begin(), v.end());
+}
+double median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<long>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+struct Timing {
+  double median, best;
+};
+
+// Seconds that one thread's share of a matrix takes while all threads work, with `copies` matrices
+// in turn so that none is found in a cache that a whole model would not fit.
+Timing time_run(const MatmulKernel& k, int threads, const Case& c, const uint8_t* packed,
+                uint64_t step, int copies, int rounds) {
+  Buffer x(static_cast<uint64_t>(c.id * c.nt) * 4), act(k.activation_bytes(c.id, c.nt)),
+      out(static_cast<uint64_t>(c.od * c.nt) * 4);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < c.id * c.nt; ++i) x.floats()[i] = normal(rng);
+  k.convert(x.floats(), c.id, c.id, c.nt, 0, c.nt, act.data());
+  std::vector<std::vector<double>> samples(static_cast<size_t>(threads));
+  std::vector<std::thread> pool;
+  for (int i = 0; i < threads; ++i) {
+    pool.emplace_back([&, i] {
+      Buffer scratch(k.scratch_bytes(c.id, c.nt));
+      const int64_t r0 = c.od * i / threads / 32 * 32;
+      const int64_t r1 = i + 1 == threads ? c.od : c.od * (i + 1) / threads / 32 * 32;
+      for (int r = 0; r < rounds; ++r) {
+        const double start = thread_seconds();
+        k.run(packed + static_cast<uint64_t>(r % copies) * step, c.id, c.od, act.data(), c.nt, r0,
+              r1, nullptr, out.floats(), c.od, scratch.data());
+        samples[static_cast<size_t>(i)].push_back(thread_seconds() - start);
+      }
+    });
+  }
+  for (std::thread& t : pool) t.join();
+  Timing sum{0, 0};
+  for (const std::vector<double>& s : samples) {
+    sum.median += median(s) / threads;
+    sum.best += best(s) / threads;
+  }
+  return sum;
+}
+
+// The up-projection of a 1.5B model.
 void time_kernel(const MatmulKernel& k, int threads) {
   const int64_t id = 1536, od = 8960;
-  const int64_t row_bytes = id / minfer_type_values(k.type) * minfer_type_bytes(k.type);
+  const int64_t file_bytes = id * od / minfer_type_values(k.type) * minfer_type_bytes(k.type);
   const int copies = 12;
-  std::vector<uint8_t> file(static_cast<size_t>(row_bytes * od));
+  std::vector<uint8_t> file(static_cast<size_t>(file_bytes));
   fill_rows(k.type, id * od, file.data());
   const uint64_t packed_bytes = k.packed_bytes(id, od);
   const uint64_t step = (packed_bytes + 4095) / 4096 * 4096;
   Buffer packed(step * copies);
-  double pack_time = 1e9;
+  std::vector<double> pack_times;
   for (int c = 0; c < copies; ++c) {
-    const double start = seconds();
+    const double start = thread_seconds();
     if (k.pack != nullptr) {
       k.pack(file.data(), id, od, 0, od, packed.data() + c * step);
     } else {
       std::memcpy(packed.data() + c * step, file.data(), packed_bytes);
     }
-    pack_time = std::min(pack_time, seconds() - start);
+    pack_times.push_back(thread_seconds() - start);
   }
-  std::printf("%-22s %d thr, size %.3f, pack %.1f GB/s |", k.label, threads,
-              static_cast<double>(packed_bytes) / static_cast<double>(file.size()),
-              static_cast<double>(file.size()) / pack_time / 1e9);
-  for (int64_t nt : {1, 2, 4, 8, 16, 32, 256}) {
-    Buffer x(static_cast<uint64_t>(id * nt) * 4), act(k.activation_bytes(id, nt)),
-        out(static_cast<uint64_t>(od * nt) * 4);
-    std::normal_distribution<float> normal;
-    for (int64_t i = 0; i < id * nt; ++i) x.floats()[i] = normal(rng);
-    k.convert(x.floats(), id, id, nt, 0, nt, act.data());
-    double best = 1e9;
-    const int rounds = nt <= 8 ? 5 : 2;
-    const int matrices = nt <= 32 ? copies : 2;
-    for (int round = 0; round < rounds; ++round) {
-      const double start = seconds();
-      std::vector<std::thread> pool;
-      for (int i = 0; i < threads; ++i) {
-        pool.emplace_back([&, i] {
-          Buffer scratch(k.scratch_bytes(id, nt));
-          const int64_t r0 = od * i / threads / 32 * 32;
-          const int64_t r1 = i + 1 == threads ? od : od * (i + 1) / threads / 32 * 32;
-          for (int c = 0; c < matrices; ++c) {
-            k.run(packed.data() + c * step, id, od, act.data(), nt, r0, r1, nullptr, out.floats(),
-                  od, scratch.data());
-          }
-        });
-      }
-      for (std::thread& t : pool) t.join();
-      best = std::min(best, (seconds() - start) / matrices);
-    }
-    if (nt <= 8) {
-      std::printf(" %lld: %.1f GB/s", static_cast<long long>(nt),
-                  static_cast<double>(file.size()) / best / 1e9);
-    } else {
-      std::printf(" %lld: %.0f GFLOP/s", static_cast<long long>(nt),
-                  2e-9 * static_cast<double>(id * od * nt) / best);
-    }
-    std::fflush(stdout);
+  const double bytes = static_cast<double>(file_bytes);
+  std::printf("%-22s %d thr size %.3f pack %.1f GB/s, median (best) GB/s", k.label, threads,
+              static_cast<double>(packed_bytes) / bytes, bytes / best(pack_times) / 1e9);
+  for (int64_t nt : {1, 2, 4, 8}) {
+    const Timing t = time_run(k, threads, {id, od, nt, false}, packed.data(), step, copies, 60);
+    std::printf(" %lld: %.1f (%.1f)", static_cast<long long>(nt), bytes / t.median / 1e9,
+                bytes / t.best / 1e9);
+  }
+  std::printf(" GFLOP/s");
+  for (int64_t nt : {8, 16, 32, 256}) {
+    const Timing t =
+        time_run(k, threads, {id, od, nt, false}, packed.data(), step, copies, nt > 32 ? 6 : 12);
+    const double work = 2e-9 * static_cast<double>(id * od * nt);
+    std::printf(" %lld: %.0f (%.0f)", static_cast<long long>(nt), work / t.median, work / t.best);
   }
   std::printf("\n");
 }
@@ -317,4 +343,6 @@ int bench(int argc, char** argv) {
 }  // namespace
 }  // namespace minfer_cpu
 
-int main(int argc, char** argv) { return minfer_cpu::bench(argc, argv); }
+int main(int argc, char** argv) {
+  return minfer_cpu::bench(argc, argv);
+}

@@ -169,13 +169,17 @@ uint32_t load_word(const uint8_t* p) {
   return w;
 }
 
-void store_word(uint8_t* p, uint32_t w) { std::memcpy(p, &w, 4); }
+void store_word(uint8_t* p, uint32_t w) {
+  std::memcpy(p, &w, 4);
+}
 
 // Four equal bytes with the low `bits` bits set.
-constexpr uint32_t byte_mask(int bits) { return 0x01010101u * ((1u << bits) - 1u); }
+constexpr uint32_t byte_mask(int bits) {
+  return 0x01010101u * ((1u << bits) - 1u);
+}
 
-// A plane of `Bits` bits holds 8 / Bits words of codes in each u32; word `j` lies in u32 index(j), at
-// bit shift(j) of each byte.
+// A plane of `Bits` bits holds 8 / Bits words of codes in each u32; word `j` lies in u32 index(j),
+// at bit shift(j) of each byte.
 template <int Bits>
 constexpr int plane_index(int j) {
   return Bits == 4 ? j % 4 : j / (8 / Bits);
@@ -205,7 +209,9 @@ void read_plane(const uint8_t* plane, int row, int to, uint8_t* codes) {
   }
 }
 
-constexpr int low_plane_bytes(int bits) { return kPanelRows * kBlock / 8 * bits; }
+constexpr int low_plane_bytes(int bits) {
+  return kPanelRows * kBlock / 8 * bits;
+}
 
 template <PanelFormat F>
 void write_codes(const uint8_t* codes, int row, uint8_t* planes) {
@@ -226,24 +232,29 @@ void read_codes(const uint8_t* planes, int row, uint8_t* codes) {
 
 // ---- scales -----------------------------------------------------------------------------------
 
-// Byte offsets of the group scales and mins from the start of a super-block's scales.
+// Byte offsets inside a group's scales: of d, and of scale and min number `i` of a row.
 template <PanelFormat F>
-constexpr int scale_offset(int group, int row) {
-  return factor_bytes(F) + group * kPanelRows + row;
+constexpr int factor_offset(int block) {
+  return is_k_format(F) ? 0 : block * factor_bytes(F);
 }
 template <PanelFormat F>
-constexpr int min_offset(int group, int row) {
-  return scale_offset<F>(8 * F.groups + group, row);
+constexpr int scale_offset(int i, int row) {
+  return factor_bytes(F) + i * kPanelRows + row;
+}
+template <PanelFormat F>
+constexpr int min_offset(int i, int row) {
+  return scale_offset<F>(kGroup * F.groups + i, row);
 }
 
 template <PanelFormat F>
-void write_scales(const RowBlock& r, int row, uint8_t* scales) {
+void write_scales(const RowBlock& r, int block, int row, uint8_t* scales) {
+  uint8_t* factors = scales + factor_offset<F>(block);
   if constexpr (F.scale == ScaleKind::kExponent) {
-    scales[row] = static_cast<uint8_t>(r.d);
+    factors[row] = static_cast<uint8_t>(r.d);
     return;
   }
-  std::memcpy(scales + 2 * row, &r.d, 2);
-  if constexpr (F.has_bias) std::memcpy(scales + 2 * (kPanelRows + row), &r.m, 2);
+  std::memcpy(factors + 2 * row, &r.d, 2);
+  if constexpr (F.has_bias) std::memcpy(factors + 2 * (kPanelRows + row), &r.m, 2);
   if constexpr (is_k_format(F)) {
     for (int g = 0; g < 8 * F.groups; ++g) {
       scales[scale_offset<F>(g, row)] = r.scales[g];
@@ -258,23 +269,26 @@ struct Affine {
   float bias;
 };
 
+// Of half `half` (formats with two scales per block) of block `block` of the group.
 template <PanelFormat F>
-Affine read_scales(const uint8_t* scales, int group, int row) {
+Affine read_scales(const uint8_t* scales, int block, int half, int row) {
+  const uint8_t* factors = scales + factor_offset<F>(block);
   if constexpr (F.scale == ScaleKind::kExponent) {
-    return {minfer_e8m0_half_to_f32(scales[row]), 0.0f};
+    return {minfer_e8m0_half_to_f32(factors[row]), 0.0f};
   }
   uint16_t d, m = 0;
-  std::memcpy(&d, scales + 2 * row, 2);
-  if constexpr (F.has_bias) std::memcpy(&m, scales + 2 * (kPanelRows + row), 2);
+  std::memcpy(&d, factors + 2 * row, 2);
+  if constexpr (F.has_bias) std::memcpy(&m, factors + 2 * (kPanelRows + row), 2);
   const float factor = minfer_f16_to_f32(d);
   const float offset = minfer_f16_to_f32(m);
   if constexpr (!is_k_format(F)) return {factor, offset};
-  const uint8_t s = scales[scale_offset<F>(group, row)];
+  const int i = block * F.groups + half;
+  const uint8_t s = scales[scale_offset<F>(i, row)];
   switch (F.scale) {
     case ScaleKind::kSigned:
       return {factor * static_cast<float>(static_cast<int8_t>(s)), 0.0f};
     case ScaleKind::kUnsigned: {
-      const uint8_t min = scales[min_offset<F>(group, row)];
+      const uint8_t min = scales[min_offset<F>(i, row)];
       return {factor * static_cast<float>(s), -(offset * static_cast<float>(min))};
     }
     default:
@@ -291,16 +305,52 @@ float signed_code(uint8_t code) {
 
 template <PanelFormat F>
 uint64_t panel_bytes(int64_t id) {
-  const int64_t blocks = id / kBlock;
-  return static_cast<uint64_t>(blocks * plane_bytes(F) +
-                               blocks / blocks_per_scale(F) * scale_bytes(F));
+  return static_cast<uint64_t>((id / kBlock * group_bytes(F) / kGroup + 63) / 64 * 64);
+}
+
+// A group of a panel: up to 8 blocks.
+template <PanelFormat F>
+struct Group {
+  uint8_t* scales;
+  uint8_t* planes;
+  int blocks;
+};
+
+template <PanelFormat F>
+Group<F> group_at(const uint8_t* panel, int64_t id, int64_t group) {
+  const int64_t left = id / kBlock - group * kGroup;
+  const int n = left < kGroup ? static_cast<int>(left) : kGroup;
+  uint8_t* start = const_cast<uint8_t*>(panel) + group * group_bytes(F);
+  return {start, start + n * group_scale_bytes(F) / kGroup, n};
+}
+
+int64_t group_count(int64_t id) {
+  return (id / kBlock + kGroup - 1) / kGroup;
+}
+
+// Packs the columns of one group of one row.
+template <uint32_t Type>
+void pack_row(const uint8_t* file, int row, const Group<panel_format(Type)>& group) {
+  constexpr PanelFormat f = panel_format(Type);
+  using Block = typename FileBlock<Type>::type;
+  constexpr int step = column_multiple(f) / kBlock;
+  for (int b = 0; b < group.blocks; b += step) {
+    Block block;
+    std::memcpy(&block, file + static_cast<size_t>(b / step) * sizeof(Block), sizeof(Block));
+    RowBlock parts;
+    extract(block, parts);
+    for (int i = 0; i < step; ++i) {
+      write_codes<f>(parts.codes + kBlock * i, row, group.planes + (b + i) * plane_bytes(f));
+    }
+    write_scales<f>(parts, b, row, group.scales);
+  }
 }
 
 }  // namespace
 
 template <uint32_t Type>
 bool Panel<Type>::fits(int64_t id, int64_t) {
-  return id > 0 && id % (kBlock * blocks_per_scale(panel_format(Type))) == 0;
+  return id > 0 && id % column_multiple(panel_format(Type)) == 0;
 }
 
 template <uint32_t Type>
@@ -313,26 +363,17 @@ template <uint32_t Type>
 void Panel<Type>::pack(const uint8_t* file_rows, int64_t id, int64_t, int64_t row0, int64_t row1,
                        uint8_t* packed) {
   constexpr PanelFormat f = panel_format(Type);
-  using Block = typename FileBlock<Type>::type;
-  constexpr int sub_blocks = blocks_per_scale(f);
-  const int64_t file_blocks = id / (kBlock * sub_blocks);
+  const int64_t row_bytes = id / column_multiple(f) * sizeof(typename FileBlock<Type>::type);
+  constexpr int64_t group_file_bytes =
+      kBlock * kGroup / column_multiple(f) * sizeof(typename FileBlock<Type>::type);
   for (int64_t row = row0; row < row1; row += kPanelRows) {
-    uint8_t* planes = packed + static_cast<uint64_t>(row / kPanelRows) * panel_bytes<f>(id);
-    uint8_t* scales = planes + id / kBlock * plane_bytes(f);
+    uint8_t* panel = packed + static_cast<uint64_t>(row / kPanelRows) * panel_bytes<f>(id);
     const int rows = row1 - row < kPanelRows ? static_cast<int>(row1 - row) : kPanelRows;
-    if (rows < kPanelRows) std::memset(planes, 0, panel_bytes<f>(id));
-    for (int64_t fb = 0; fb < file_blocks; ++fb) {
+    if (rows < kPanelRows) std::memset(panel, 0, panel_bytes<f>(id));
+    for (int64_t g = 0; g < group_count(id); ++g) {
+      const Group<f> group = group_at<f>(panel, id, g);
       for (int r = 0; r < rows; ++r) {
-        Block block;
-        std::memcpy(&block, file_rows + ((row + r) * file_blocks + fb) * sizeof(Block),
-                    sizeof(Block));
-        RowBlock parts;
-        extract(block, parts);
-        for (int b = 0; b < sub_blocks; ++b) {
-          write_codes<f>(parts.codes + kBlock * b, r,
-                         planes + (fb * sub_blocks + b) * plane_bytes(f));
-        }
-        write_scales<f>(parts, r, scales + fb * scale_bytes(f));
+        pack_row<Type>(file_rows + (row + r) * row_bytes + g * group_file_bytes, r, group);
       }
     }
   }
@@ -341,21 +382,22 @@ void Panel<Type>::pack(const uint8_t* file_rows, int64_t id, int64_t, int64_t ro
 template <uint32_t Type>
 void Panel<Type>::unpack_row(const uint8_t* packed, int64_t id, int64_t, int64_t row, float* out) {
   constexpr PanelFormat f = panel_format(Type);
-  const int64_t blocks = id / kBlock;
-  const uint8_t* planes = packed + static_cast<uint64_t>(row / kPanelRows) * panel_bytes<f>(id);
-  const uint8_t* scales = planes + blocks * plane_bytes(f);
+  constexpr int columns = kBlock / f.groups;
+  const uint8_t* panel = packed + static_cast<uint64_t>(row / kPanelRows) * panel_bytes<f>(id);
   const int r = static_cast<int>(row % kPanelRows);
-  for (int64_t b = 0; b < blocks; ++b) {
-    uint8_t codes[kBlock];
-    read_codes<f>(planes + b * plane_bytes(f), r, codes);
-    const uint8_t* s = scales + b / blocks_per_scale(f) * scale_bytes(f);
-    for (int g = 0; g < f.groups; ++g) {
-      const int group = static_cast<int>(b % blocks_per_scale(f)) * f.groups + g;
-      const Affine a = read_scales<f>(s, group, r);
-      for (int i = kBlock / f.groups * g; i < kBlock / f.groups * (g + 1); ++i) {
-        const float value = a.scale * signed_code<f>(codes[i]);
-        out[kBlock * b + i] = f.has_bias ? value + a.bias : value;
+  for (int64_t g = 0; g < group_count(id); ++g) {
+    const Group<f> group = group_at<f>(panel, id, g);
+    for (int b = 0; b < group.blocks; ++b) {
+      uint8_t codes[kBlock];
+      read_codes<f>(group.planes + b * plane_bytes(f), r, codes);
+      for (int half = 0; half < f.groups; ++half) {
+        const Affine a = read_scales<f>(group.scales, b, half, r);
+        for (int i = columns * half; i < columns * (half + 1); ++i) {
+          const float value = a.scale * signed_code<f>(codes[i]);
+          out[i] = f.has_bias ? value + a.bias : value;
+        }
       }
+      out += kBlock;
     }
   }
 }
