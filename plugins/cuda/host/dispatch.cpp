@@ -1,0 +1,124 @@
+// The matmul decision table (see dispatch.h).
+#include "dispatch.h"
+
+#include "../kernels/layout.h"
+#include "../kernels/matmul.h"
+
+namespace minfer_cuda {
+namespace {
+
+struct Context {
+  const Caps& caps;
+  const Gates& gates;
+  const MatmulQuery& q;
+};
+
+bool is_quantised(uint32_t type) {
+  return type != MINFER_TYPE_F32 && type != MINFER_TYPE_F16 && type != MINFER_TYPE_BF16;
+}
+
+/// Fewest tokens that tensor cores are used for.
+int64_t tensor_core_tokens(const Context& c) {
+  return c.gates.on(Gate::kSmallMGemm) ? 2 : c.gates[Gate::kMmqMinTokens];
+}
+
+std::string refuse_mmvq(const Context& c) {
+  if (!is_quantised(c.q.type)) return "weights are not quantised";
+  if (c.q.tokens > kMmvqMaxTokens) return text(c.q.tokens, " tokens, at most ", kMmvqMaxTokens);
+  if (c.gates.on(Gate::kNoKqMmvq)) return "MINFER_NO_KQ_MMVQ";
+  if (c.gates.on(Gate::kSmallMGemm) && c.q.tokens > 1) return "MINFER_SMALL_M_GEMM";
+  return {};
+}
+
+std::string refuse_mmq(const Context& c) {
+  if (!mmq_supports(c.q.type)) return "no int8 tensor-core kernel for the type";
+  if (c.q.tokens < tensor_core_tokens(c)) {
+    return text(c.q.tokens, " tokens, at least ", tensor_core_tokens(c));
+  }
+  if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
+  if (!c.gates.on(Gate::kMmq)) return "MINFER_MMQ=0";
+  if (c.caps.cc < 80) return "int8 mma needs compute capability 8.0";
+  const int64_t limit = c.gates[Gate::kGemmMinTokens];
+  if (c.q.tokens >= limit && gemm_half_supports(c.q.type)) {
+    return text(c.q.tokens, " tokens, f16 is faster from ", limit);
+  }
+  const uint64_t shared = mmq_shared_bytes(c.q.type, static_cast<int>(c.q.tokens));
+  if (shared > c.caps.shared_bytes) {
+    return text(shared, " bytes of shared memory, the device has ", c.caps.shared_bytes);
+  }
+  return {};
+}
+
+std::string refuse_gemm_half(const Context& c) {
+  if (!gemm_half_supports(c.q.type)) return "the type's range or accuracy does not fit f16";
+  if (c.q.tokens < tensor_core_tokens(c)) {
+    return text(c.q.tokens, " tokens, at least ", tensor_core_tokens(c));
+  }
+  if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
+  if (c.caps.cc < 75) return "f16 mma needs compute capability 7.5";
+  return {};
+}
+
+struct Rule {
+  MatmulKernel kernel;
+  const char* name;
+  /// Why the rule does not take the query; empty: it does.
+  std::string (*refuse)(const Context&);
+};
+
+constexpr Rule kRules[] = {
+    {MatmulKernel::kMmvq, "mmvq", refuse_mmvq},
+    {MatmulKernel::kMmq, "mmq", refuse_mmq},
+    {MatmulKernel::kGemmHalf, "gemm_f16", refuse_gemm_half},
+    {MatmulKernel::kGeneric, "matmul", [](const Context&) { return std::string(); }},
+};
+
+const char* activation_name(MatmulKernel kernel) {
+  if (takes_int8(kernel)) return "int8";
+  return kernel == MatmulKernel::kGemmHalf ? "f16" : "f32";
+}
+
+}  // namespace
+
+MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQuery& query) {
+  const Context context{caps, gates, query};
+  const TypeLayout* layout = find_layout(query.type);
+  MatmulChoice choice;
+  for (const Rule& rule : kRules) {
+    const bool reference = gates.on(Gate::kReference) && rule.kernel != MatmulKernel::kGeneric;
+    const std::string reason = reference ? "MINFER_CUDA_REFERENCE" : rule.refuse(context);
+    if (reason.empty()) {
+      choice.kernel = rule.kernel;
+      choice.label = text(rule.name, "_", layout ? layout->name : "?", "/",
+                          activation_name(rule.kernel), " activations");
+      return choice;
+    }
+    choice.why += text(choice.why.empty() ? "" : "; ", rule.name, ": ", reason);
+  }
+  return choice;
+}
+
+std::string describe_dispatch(const Caps& caps, const Gates& gates) {
+  constexpr uint32_t kTypes[] = {
+      MINFER_TYPE_F32,  MINFER_TYPE_F16,  MINFER_TYPE_BF16, MINFER_TYPE_Q4_0,
+      MINFER_TYPE_Q4_1, MINFER_TYPE_Q5_0, MINFER_TYPE_Q5_1, MINFER_TYPE_Q8_0,
+      MINFER_TYPE_Q2_K, MINFER_TYPE_Q3_K, MINFER_TYPE_Q4_K, MINFER_TYPE_Q5_K,
+      MINFER_TYPE_Q6_K, MINFER_TYPE_IQ4_NL, MINFER_TYPE_IQ4_XS, MINFER_TYPE_MXFP4};
+  constexpr int64_t kMost = 4096;
+  std::string out;
+  for (uint32_t type : kTypes) {
+    int64_t first = 1;
+    std::string label = choose_matmul(caps, gates, {type, 4096, 4096, 1}).label;
+    for (int64_t tokens = 2; tokens <= kMost + 1; ++tokens) {
+      const std::string next =
+          tokens > kMost ? "" : choose_matmul(caps, gates, {type, 4096, 4096, tokens}).label;
+      if (next == label) continue;
+      out += text(first, tokens > kMost ? "+" : text("-", tokens - 1), " tokens: ", label, "\n");
+      first = tokens;
+      label = next;
+    }
+  }
+  return out;
+}
+
+}  // namespace minfer_cuda

@@ -1,0 +1,36 @@
+// The matmul decision table: which kernel multiplies, by tokens, type, shape, device and gates.
+//
+// One table of rules in order of preference; the first that takes a query wins, and what the faster ones
+// before it said is the reason that `--explain` prints. Pure.
+#pragma once
+
+#include <string>
+
+#include "device.h"
+
+namespace minfer_cuda {
+
+enum class MatmulKernel { kGeneric, kMmvq, kMmq, kGemmHalf };
+
+/// True when the kernel reads int8 activations.
+inline bool takes_int8(MatmulKernel kernel) {
+  return kernel == MatmulKernel::kMmvq || kernel == MatmulKernel::kMmq;
+}
+
+struct MatmulQuery {
+  uint32_t type = 0;
+  int64_t id = 0, od = 0, tokens = 0;
+};
+
+struct MatmulChoice {
+  MatmulKernel kernel = MatmulKernel::kGeneric;
+  std::string label;
+  std::string why;  ///< why the kernels before it in the table were passed over; empty: it is the first
+};
+
+MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQuery& query);
+
+/// The table for one device as text: a line per type and range of tokens.
+std::string describe_dispatch(const Caps& caps, const Gates& gates);
+
+}  // namespace minfer_cuda

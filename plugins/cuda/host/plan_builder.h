@@ -1,0 +1,60 @@
+// Turns a graph and its fusions into steps (see plan.h). One method per operator family; each adds the
+// steps, notes which memory they touch, and labels the node.
+#pragma once
+
+#include <map>
+
+#include "fusion.h"
+#include "plan.h"
+
+namespace minfer_cuda {
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const Caps& caps, const Gates& gates, Program& program);
+  void build();
+
+ private:
+  using Launch = std::function<cudaError_t(const Bound&, cudaStream_t)>;
+
+  void emit_node(uint32_t n);
+  void emit_gather(uint32_t n);
+  void emit_elementwise(uint32_t n);
+  void emit_norm(uint32_t n);
+  void emit_gated(uint32_t n);
+  void emit_matmul(uint32_t n);
+  void emit_experts(uint32_t n);
+  void emit_rope(uint32_t n);
+  void emit_store(uint32_t n);
+  void emit_attention(uint32_t n);
+  void emit_selection(uint32_t n);
+  void emit_concat(uint32_t n);
+
+  /// Adds a step that reads and writes these tensors and work items.
+  void add_step(uint32_t n, std::initializer_list<uint32_t> tensors,
+                std::initializer_list<uint32_t> items, uint32_t launches, Launch launch);
+  void touch_tensor(uint32_t tensor, uint32_t step);
+  void touch_item(uint32_t item, uint32_t step);
+  uint32_t new_item(uint64_t bytes);
+  /// The int8 or f16 rows of an activation, converted here unless a producer already did.
+  uint32_t int8_item(uint32_t n, uint32_t tensor);
+  uint32_t half_item(uint32_t n, uint32_t tensor);
+  /// A work item that the producer of `tensor` fills with int8 rows, or kNone when nobody wants them.
+  uint32_t produced_int8(uint32_t tensor);
+  /// Offset of the turns of a rotation in the constants.
+  uint64_t turns_at(const minfer_rope_params& params);
+  void label(uint32_t n, std::string kernel, std::string why = {});
+  void fused(uint32_t n, uint32_t anchor, std::string kernel);
+
+  const Tensor& tensor(uint32_t t) const { return program_.graph.tensors[t]; }
+  const Node& node(uint32_t n) const { return program_.graph.nodes[n]; }
+
+  const Caps& caps_;
+  const Gates& gates_;
+  Program& program_;
+  Fusion fusion_;
+  std::map<uint32_t, uint32_t> int8_items_;  // tensor -> item
+  std::map<uint32_t, uint32_t> half_items_;
+};
+
+}  // namespace minfer_cuda

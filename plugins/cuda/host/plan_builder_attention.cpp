@@ -1,0 +1,228 @@
+// Emission of rotation, KV store and attention steps (see plan_builder.h).
+#include <cstring>
+
+#include "../kernels/attention.h"
+#include "../kernels/kv.h"
+#include "ops.h"
+#include "plan_builder.h"
+#include "rope_table.h"
+
+namespace minfer_cuda {
+namespace {
+
+/// A chain of norm and rotation on one operand, in tensor numbers, ready to become HeadRows.
+struct HeadPlan {
+  HeadShape in, out;
+  uint32_t x = kNone, norm_weight = kNone, result = kNone;
+  minfer_norm_params norm{};
+  bool has_norm = false, rotate = false;
+  int store = 0;
+};
+
+HeadRows bind_rows(const Bound& b, const HeadPlan& p) {
+  HeadRows r;
+  r.x = b.tensor[p.x];
+  r.nb_head = p.in.nb_head;
+  r.nb_token = p.in.nb_token;
+  r.heads = static_cast<int32_t>(p.in.heads);
+  r.dim = static_cast<int32_t>(p.in.dim);
+  r.norm = b.at(p.norm_weight);
+  r.norm_eps = p.norm.eps;
+  r.norm_offset = p.norm.weight_offset;
+  r.has_norm = p.has_norm;
+  r.rotate = p.rotate;
+  if (p.result != kNone) {
+    r.out = b.tensor[p.result];
+    r.out_nb_head = p.out.nb_head;
+    r.out_nb_token = p.out.nb_token;
+  }
+  r.store = p.store;
+  return r;
+}
+
+struct RopePlan {
+  bool present = false;
+  uint64_t turns = 0;
+  uint32_t factors = kNone;
+  minfer_rope_params params{};
+};
+
+Rope bind_rope(const Bound& b, const RopePlan& p) {
+  Rope rope;
+  if (!p.present) return rope;
+  rope.turns = reinterpret_cast<const uint64_t*>(b.constants + p.turns);
+  rope.factors = b.at(p.factors);
+  rope.n_rot = static_cast<int32_t>(p.params.n_rot);
+  rope.interleaved = p.params.mode == MINFER_ROPE_INTERLEAVED;
+  rope.amplitude = rope_amplitude(p.params);
+  return rope;
+}
+
+HeadShape heads_of(const Tensor& t, int64_t dim, int64_t heads) {
+  HeadShape s;
+  if (!head_shape(t, dim, heads, s)) {
+    throw PluginError(MINFER_INVALID, text(t.name, ": expected ", heads, " heads of ", dim));
+  }
+  return s;
+}
+
+}  // namespace
+
+uint64_t PlanBuilder::turns_at(const minfer_rope_params& params) {
+  const std::vector<uint64_t> turns = rope_turns(params);
+  const size_t bytes = turns.size() * sizeof(uint64_t);
+  std::vector<uint8_t>& pool = program_.constants;
+  for (size_t at = 0; at + bytes <= pool.size(); at += sizeof(uint64_t)) {
+    if (std::memcmp(pool.data() + at, turns.data(), bytes) == 0) return at;
+  }
+  const size_t at = pool.size();
+  pool.resize(at + bytes);
+  std::memcpy(pool.data() + at, turns.data(), bytes);
+  return at;
+}
+
+void PlanBuilder::emit_rope(uint32_t n) {
+  const uint32_t x = node(n).src[0], pos = node(n).src[1], out = node(n).dst;
+  RopePlan rope{true, turns_at(node(n).params.rope), node(n).source(2), node(n).params.rope};
+  HeadPlan plan;
+  plan.x = x;
+  plan.result = out;
+  plan.in = heads_of(tensor(x), tensor(x).ne[0], tensor(x).ne[1]);
+  plan.out = heads_of(tensor(out), tensor(out).ne[0], tensor(out).ne[1]);
+  plan.rotate = true;
+  add_step(n, {x, out}, {}, 1, [=](const Bound& b, cudaStream_t stream) {
+    HeadsCall call;
+    call.rows[call.n_rows++] = bind_rows(b, plan);
+    call.rope = bind_rope(b, rope);
+    call.pos = b.at<const int32_t>(pos);
+    call.tokens = static_cast<int32_t>(plan.in.tokens);
+    call.valid = b.valid(out);
+    return launch_heads(call, stream);
+  });
+  label(n, "rope");
+}
+
+void PlanBuilder::emit_store(uint32_t n) {
+  const StoreChains chains = fusion_.chains(n);
+  const uint32_t kv = node(n).params.kv.kv, slot = node(n).src[2];
+  const KvPages& pages = program_.graph.kv[kv];
+  RopePlan rope;
+  uint32_t pos = kNone;
+  std::vector<HeadPlan> plans;
+  const auto add_chain = [&](const HeadChain& chain, int64_t dim, int64_t heads, int store) {
+    HeadPlan plan;
+    plan.x = chain.input;
+    plan.in = heads_of(tensor(chain.input), dim, heads);
+    plan.store = store;
+    if (chain.norm != kNone) {
+      plan.has_norm = true;
+      plan.norm = node(chain.norm).params.norm;
+      plan.norm_weight = node(chain.norm).source(1);
+    }
+    if (chain.rope != kNone) {
+      plan.rotate = true;
+      pos = node(chain.rope).src[1];
+      rope = {true, turns_at(node(chain.rope).params.rope), node(chain.rope).source(2),
+              node(chain.rope).params.rope};
+    }
+    if (store == 0) {
+      plan.result = chain.output;
+      plan.out = heads_of(tensor(chain.output), dim, heads);
+    }
+    plans.push_back(plan);
+  };
+  const bool has_key = chains.key.input != kNone;
+  HeadChain key = chains.key;
+  if (!has_key) key.input = key.output = node(n).src[0];
+  HeadChain value;
+  value.input = value.output = node(n).src[1];
+  add_chain(key, pages.dim_k, pages.n_head, 1);
+  add_chain(value, pages.dim_v, pages.n_head, 2);
+  uint32_t query_out = kNone;
+  if (chains.query.rope != kNone) {
+    query_out = chains.query.output;
+    const Node& rope_node = node(chains.query.rope);
+    add_chain(chains.query, tensor(rope_node.dst).ne[0], tensor(rope_node.dst).ne[1], 0);
+  }
+  const uint32_t query_in = chains.query.rope != kNone ? chains.query.input : kNone;
+  const uint32_t valid_from = node(n).src[0];
+  add_step(n, {key.input, value.input, query_in, query_out}, {}, 1,
+           [=](const Bound& b, cudaStream_t stream) {
+             HeadsCall call;
+             for (const HeadPlan& plan : plans) call.rows[call.n_rows++] = bind_rows(b, plan);
+             call.rope = bind_rope(b, rope);
+             call.kv = b.kv[kv];
+             call.pos = b.at<const int32_t>(pos);
+             call.slot = b.at<const int64_t>(slot);
+             call.tokens = static_cast<int32_t>(plans[0].in.tokens);
+             call.valid = b.valid(valid_from);
+             return launch_heads(call, stream);
+           });
+  const char* kernel = query_in != kNone       ? "qkv_rope_store"
+                       : key.rope != kNone     ? "rope_store"
+                                               : "kv_store";
+  label(n, kernel);
+  for (const HeadChain& chain : {chains.key, chains.query}) {
+    if (chain.rope == kNone) continue;
+    fused(chain.rope, n, kernel);
+    fused(chain.norm, n, kernel);
+  }
+}
+
+void PlanBuilder::emit_attention(uint32_t n) {
+  const Node& at = node(n);
+  const minfer_attention_params p = at.params.attention;
+  const uint32_t q = at.src[0], pos = at.src[1], q_start = at.src[2], kv_len = at.src[3];
+  const uint32_t table = at.src[4], sinks = at.source(5), out = at.dst;
+  AttentionCall shape;
+  shape.kv = program_.graph.kv[p.kv];
+  const HeadShape in = heads_of(tensor(q), shape.kv.dim_k, p.n_head);
+  const HeadShape result = heads_of(tensor(out), shape.kv.dim_v, p.n_head);
+  shape.q_nb_head = in.nb_head;
+  shape.q_nb_token = in.nb_token;
+  shape.out_nb_head = result.nb_head;
+  shape.out_nb_token = result.nb_token;
+  shape.n_head = static_cast<int32_t>(p.n_head);
+  shape.tokens = static_cast<int32_t>(in.tokens);
+  shape.seqs = static_cast<int32_t>(tensor(kv_len).ne[0]);
+  shape.max_pages = static_cast<int32_t>(tensor(table).ne[0]);
+  shape.scale = p.scale;
+  shape.soft_cap = p.soft_cap;
+  shape.window = static_cast<int32_t>(p.window);
+  shape.causal = static_cast<int32_t>(p.causal);
+
+  std::string why;
+  if (gates_.on(Gate::kNoTiledAttention) || gates_.on(Gate::kReference)) why = "gate";
+  else if (caps_.cc < 80) why = "attention_tiled needs compute capability 8.0";
+  else if (shape.tokens < 16 || shape.tokens <= 8 * shape.seqs) {
+    why = text("attention_tiled: ", shape.tokens, " tokens of up to ", shape.seqs, " sequences");
+  } else if (!attention_tiled_supports(shape)) {
+    why = text("attention_tiled: head dims ", shape.kv.dim_k, ", ", shape.kv.dim_v, ", KV type ",
+               shape.kv.type);
+  }
+  const bool tiled = why.empty();
+  const int splits =
+      tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
+  uint32_t partial = kNone;
+  if (splits > 1) partial = new_item(attention_split_workspace(shape, splits));
+
+  add_step(n, {q, out}, {partial}, splits > 1 ? 2 : 1, [=](const Bound& b, cudaStream_t stream) {
+    AttentionCall call = shape;
+    call.q = b.tensor[q];
+    call.out = b.tensor[out];
+    call.kv = b.kv[p.kv];
+    call.valid_tokens = b.valid(out);
+    call.valid_seqs = b.valid(kv_len);
+    call.pos = b.at<const int32_t>(pos);
+    call.q_start = b.at<const int32_t>(q_start);
+    call.kv_len = b.at<const int32_t>(kv_len);
+    call.block_table = b.at<const int32_t>(table);
+    call.sinks = b.at(sinks);
+    if (tiled) return launch_attention_tiled(call, stream);
+    float* workspace = partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]);
+    return launch_attention_split(call, splits, workspace, stream);
+  });
+  label(n, tiled ? "attention_tiled/f16 mma" : text("attention_split x", splits), why);
+}
+
+}  // namespace minfer_cuda

@@ -1,0 +1,150 @@
+// Producers of matrix inputs: quantise, convert, norm + quantise, gated unit + quantise.
+//
+// A block takes one token's row; a warp takes 32 consecutive values at a time, so that its lanes are
+// one int8 block and the scale is a warp reduction.
+#include <cuda_fp16.h>
+
+#include "activation.h"
+#include "gate_fn.cuh"
+
+namespace minfer_cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Lane l holds value l of a block of 32.
+__device__ __forceinline__ void put_int8(const Int8Rows& out, int64_t row, int n, int i, float v) {
+  const float largest = warp_max(fabsf(v));
+  const float d = largest * (1.f / 127.f);
+  const float inverse = largest > 0.f ? 127.f / largest : 0.f;
+  const int q = __float2int_rn(v * inverse);
+  int sum = q;
+#pragma unroll
+  for (int o = 8; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+  const int high = __shfl_sync(~0u, sum, 16);
+  out.quants[row * n + i] = static_cast<int8_t>(q);
+  if ((threadIdx.x & 31) == 0) {
+    ActMeta meta;
+    meta.d = d;
+    meta.lo = static_cast<int16_t>(sum);
+    meta.hi = static_cast<int16_t>(high);
+    out.meta[row * (n / 32) + i / 32] = meta;
+  }
+}
+
+/// Writes value(i) for all i of a row in every form asked for; value is called by whole warps.
+template <class F>
+__device__ __forceinline__ void emit_row(const ActivationOut& out, int64_t row, int n, F value) {
+  for (int i = threadIdx.x; i < (n + 31) / 32 * 32; i += blockDim.x) {
+    const float v = i < n ? value(i) : 0.f;
+    if (out.f32 && i < n) out.f32[row * out.f32_stride + i] = v;
+    if (out.int8.quants) put_int8(out.int8, row, n, i, v);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    quantize_kernel(const float* x, int64_t stride, int n, int tokens, const int32_t* valid,
+                    Int8Rows out) {
+  const int64_t row = blockIdx.x;
+  const bool padding = row >= valid_of(valid, tokens);
+  ActivationOut to;
+  to.int8 = out;
+  emit_row(to, row, n, [&](int i) { return padding ? 0.f : x[row * stride + i]; });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    to_half_kernel(const float* x, int64_t stride, int n, int tokens, const int32_t* valid,
+                   HalfRows out) {
+  __shared__ float scratch[33];
+  const int64_t row = blockIdx.x;
+  const int padded = (n + 31) / 32 * 32;
+  auto* to = reinterpret_cast<__half*>(out.data) + row * padded;
+  const bool padding = row >= valid_of(valid, tokens);
+  float largest = 0.f;
+  if (!padding) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      largest = fmaxf(largest, fabsf(x[row * stride + i]));
+    }
+  }
+  largest = block_max(largest, scratch);
+  // Powers of two keep the conversion's rounding what it is without a scale.
+  float scale = 1.f;
+  if (largest > 16384.f) scale = exp2f(ceilf(log2f(largest / 16384.f)));
+  const float inverse = 1.f / scale;
+  for (int i = threadIdx.x; i < padded; i += blockDim.x) {
+    to[i] = __float2half_rn(padding || i >= n ? 0.f : x[row * stride + i] * inverse);
+  }
+  if (threadIdx.x == 0) out.scale[row] = scale;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    norm_rows_kernel(const float* x, int64_t stride, const float* w, float weight_offset, float eps,
+                     int n, int tokens, const int32_t* valid, ActivationOut out) {
+  __shared__ float scratch[33];
+  const int64_t row = blockIdx.x;
+  if (row >= valid_of(valid, tokens)) {
+    emit_row(out, row, n, [](int) { return 0.f; });
+    return;
+  }
+  const float* from = x + row * stride;
+  float sum = 0.f;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(from[i], from[i], sum);
+  sum = block_sum(sum, scratch);
+  const float factor = rsqrtf(sum / static_cast<float>(n) + eps);
+  emit_row(out, row, n, [&](int i) {
+    const float scaled = from[i] * factor;
+    return w ? scaled * (w[i] + weight_offset) : scaled;
+  });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    gated_rows_kernel(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
+                      int64_t up_stride, int n, int tokens, const int32_t* valid,
+                      ActivationOut out) {
+  const int64_t row = blockIdx.x;
+  const bool padding = row >= valid_of(valid, tokens);
+  // Long rows are cut over blockIdx.y; 32-blocks stay whole because the cut is a multiple of a warp.
+  const int chunk = (n / 32 + gridDim.y - 1) / gridDim.y * 32;
+  const int begin = blockIdx.y * chunk, end = min(begin + chunk, n);
+  for (int i = begin + threadIdx.x; i < (end + 31) / 32 * 32; i += blockDim.x) {
+    float v = 0.f;
+    if (i < n && !padding) {
+      v = gate_value(fn, gate[row * gate_stride + i]) * up[row * up_stride + i];
+    }
+    if (out.f32 && i < n) out.f32[row * out.f32_stride + i] = v;
+    if (out.int8.quants) put_int8(out.int8, row, n, i, v);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_quantize(const float* x, int64_t x_stride, int n, int tokens,
+                            const int32_t* valid, Int8Rows out, cudaStream_t stream) {
+  quantize_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, n, tokens, valid, out);
+  return cudaPeekAtLastError();
+}
+
+cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
+                           const int32_t* valid, HalfRows out, cudaStream_t stream) {
+  to_half_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, n, tokens, valid, out);
+  return cudaPeekAtLastError();
+}
+
+cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
+                             float eps, int n, int tokens, const int32_t* valid,
+                             ActivationOut out, cudaStream_t stream) {
+  norm_rows_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, w, weight_offset, eps, n, tokens,
+                                                    valid, out);
+  return cudaPeekAtLastError();
+}
+
+cudaError_t launch_gated_rows(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
+                              int64_t up_stride, int n, int tokens, const int32_t* valid,
+                              ActivationOut out, cudaStream_t stream) {
+  const int cuts = tokens >= 64 || n % 32 ? 1 : (n + 2047) / 2048;
+  gated_rows_kernel<<<dim3(tokens, cuts), kThreads, 0, stream>>>(fn, gate, gate_stride, up,
+                                                                up_stride, n, tokens, valid, out);
+  return cudaPeekAtLastError();
+}
+
+}  // namespace minfer_cuda

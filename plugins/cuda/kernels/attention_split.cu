@@ -1,0 +1,366 @@
+// Split-KV attention for decode and small batches (see attention.h).
+//
+// One block serves one token and the query heads of one KV head (up to eight), so K and V are read once
+// for all of them. Its warps take tiles of 32 positions in turn. Scores: lane = position, each lane walks
+// its own K row in 16-byte pieces. Values: lane = a pair of dims, the warp walks the 32 positions. Each
+// warp keeps an online softmax; the block merges its warps, and a second kernel merges the splits. How
+// many splits do work follows from the length on the device, so short contexts pay for one only.
+#include <cuda_fp16.h>
+
+#include "attention.h"
+#include "kv.cuh"
+
+namespace minfer_cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kMinKeys = 128;  // fewer positions than this are not worth another split
+
+__device__ __forceinline__ int used_splits(int count, int splits) {
+  return max(1, min(splits, (count + kMinKeys - 1) / kMinKeys));
+}
+
+/// Eight consecutive elements of a K row.
+template <uint32_t Type>
+__device__ __forceinline__ void load_eight(const char* row, const __half* scales, int i,
+                                           float (&v)[8]) {
+  if constexpr (Type == MINFER_TYPE_F32) {
+    const float4 a = *reinterpret_cast<const float4*>(row + i * 4);
+    const float4 b = *reinterpret_cast<const float4*>(row + i * 4 + 16);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+  } else if constexpr (Type == MINFER_TYPE_F16) {
+    const uint4 raw = *reinterpret_cast<const uint4*>(row + i * 2);
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float2 f = __half22float2(*reinterpret_cast<const __half2*>(&words[k]));
+      v[2 * k] = f.x, v[2 * k + 1] = f.y;
+    }
+  } else {
+    const uint2 raw = *reinterpret_cast<const uint2*>(row + i);
+    const float d = __half2float(scales[i / 32]);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const uint32_t word = k < 4 ? raw.x : raw.y;
+      v[k] = d * static_cast<float>(static_cast<int8_t>((word >> (8 * (k & 3))) & 0xff));
+    }
+  }
+}
+
+/// Elements i and i + 1 of a V row; i is even.
+template <uint32_t Type>
+__device__ __forceinline__ float2 load_pair(const char* row, const __half* scales, int i) {
+  if constexpr (Type == MINFER_TYPE_F32) {
+    return *reinterpret_cast<const float2*>(row + i * 4);
+  } else if constexpr (Type == MINFER_TYPE_F16) {
+    return __half22float2(*reinterpret_cast<const __half2*>(row + i * 2));
+  } else {
+    const auto q = *reinterpret_cast<const char2*>(row + i);
+    const float d = __half2float(scales[i / 32]);
+    return make_float2(d * static_cast<float>(q.x), d * static_cast<float>(q.y));
+  }
+}
+
+/// Positions and running softmax of one warp for H heads and C pairs of dims per lane.
+template <int H, int C>
+struct WarpState {
+  float largest[H], sum[H];
+  float2 acc[H][C];
+};
+
+struct TileRows {
+  const char* v[32];
+  const __half* v_scales[32];
+};
+
+template <uint32_t Type, int H, int C>
+__device__ __forceinline__ void add_tile(const AttentionCall& call, int kv_head, int seq, int first,
+                                         int last, const float* q, TileRows& rows,
+                                         float (*probs)[32], WarpState<H, C>& st) {
+  const KvPages& kv = call.kv;
+  const int lane = threadIdx.x & 31, j = first + lane;
+  const bool live = j < last;
+  float score[H];
+#pragma unroll
+  for (int h = 0; h < H; ++h) score[h] = 0.f;
+  if (live) {
+    const int page_index = call.block_table[seq * call.max_pages + j / kv.page_tokens];
+    const char* page = kv_page(kv, page_index);
+    const int64_t row = kv_row(kv, kv_head, j % kv.page_tokens);
+    constexpr int kElement = Type == MINFER_TYPE_F32 ? 4 : Type == MINFER_TYPE_F16 ? 2 : 1;
+    const char* k = page + row * kv.dim_k * kElement;
+    const auto* k_scales =
+        reinterpret_cast<const __half*>(page + kv.k_scales) + row * (kv.dim_k / 32);
+    rows.v[lane] = page + kv.v + row * kv.dim_v * kElement;
+    rows.v_scales[lane] =
+        reinterpret_cast<const __half*>(page + kv.v_scales) + row * (kv.dim_v / 32);
+#pragma unroll 2
+    for (int i = 0; i < kv.dim_k; i += 8) {
+      float v[8];
+      load_eight<Type>(k, k_scales, i, v);
+#pragma unroll
+      for (int h = 0; h < H; ++h) {
+        const float4 a = *reinterpret_cast<const float4*>(q + h * kv.dim_k + i);
+        const float4 b = *reinterpret_cast<const float4*>(q + h * kv.dim_k + i + 4);
+        float s = score[h];
+        s = fmaf(a.x, v[0], s), s = fmaf(a.y, v[1], s), s = fmaf(a.z, v[2], s);
+        s = fmaf(a.w, v[3], s), s = fmaf(b.x, v[4], s), s = fmaf(b.y, v[5], s);
+        s = fmaf(b.z, v[6], s), s = fmaf(b.w, v[7], s);
+        score[h] = s;
+      }
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < H; ++h) {
+    float s = score[h];
+    if (call.soft_cap > 0.f) s = call.soft_cap * tanhf(s / call.soft_cap);
+    if (!live) s = -INFINITY;
+    const float largest = fmaxf(st.largest[h], warp_max(s));
+    const float keep = expf(st.largest[h] - largest);
+    const float p = live ? expf(s - largest) : 0.f;
+    st.largest[h] = largest;
+    st.sum[h] = st.sum[h] * keep + warp_sum(p);
+    probs[h][lane] = p;
+#pragma unroll
+    for (int c = 0; c < C; ++c) st.acc[h][c].x *= keep, st.acc[h][c].y *= keep;
+  }
+  __syncwarp();
+  const int n = min(32, last - first);
+#pragma unroll 4
+  for (int t = 0; t < n; ++t) {
+    const char* v_row = rows.v[t];
+    const __half* v_scales = rows.v_scales[t];
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const int i = 2 * lane + 64 * c;
+      if (i >= kv.dim_v) break;
+      const float2 v = load_pair<Type>(v_row, v_scales, i);
+#pragma unroll
+      for (int h = 0; h < H; ++h) {
+        const float p = probs[h][t];
+        st.acc[h][c].x = fmaf(p, v.x, st.acc[h][c].x);
+        st.acc[h][c].y = fmaf(p, v.y, st.acc[h][c].y);
+      }
+    }
+  }
+  __syncwarp();
+}
+
+/// A split's result per head: largest score, sum, then dim_v unnormalised values.
+__device__ __forceinline__ float* partial_at(const AttentionCall& call, float* workspace, int splits,
+                                             int token, int head, int split) {
+  const int64_t index = (int64_t{token} * call.n_head + head) * splits + split;
+  return workspace + index * (call.kv.dim_v + 2);
+}
+
+__device__ __forceinline__ float sink_weight(const AttentionCall& call, int head, float largest) {
+  return call.sinks ? expf(call.sinks[head] - largest) : 0.f;
+}
+
+/// Joins the warps' states through shared memory and writes the result, or the split's part of it.
+template <int H, int C>
+__device__ __forceinline__ void finish_block(const AttentionCall& call, const WarpState<H, C>& st,
+                                             int first_head, int heads, int token, int split,
+                                             int splits, int used, float* workspace,
+                                             float* shared) {
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dim = call.kv.dim_v;
+  float* stats = shared;                       // [kWarps][H][2]
+  float* values = shared + kWarps * H * 2;     // [kWarps][H][dim]
+#pragma unroll
+  for (int h = 0; h < H; ++h) {
+    if (lane == 0) {
+      stats[(warp * H + h) * 2] = st.largest[h];
+      stats[(warp * H + h) * 2 + 1] = st.sum[h];
+    }
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const int i = 2 * lane + 64 * c;
+      if (i < dim) {
+        *reinterpret_cast<float2*>(values + (warp * H + h) * dim + i) = st.acc[h][c];
+      }
+    }
+  }
+  __syncthreads();
+  for (int h = warp; h < heads; h += kWarps) {
+    const int head = first_head + h;
+    float largest = -INFINITY, sum = 0.f, weight[kWarps];
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, stats[(w * H + h) * 2]);
+    if (used == 1 && call.sinks) largest = fmaxf(largest, call.sinks[head]);
+    for (int w = 0; w < kWarps; ++w) {
+      const float m = stats[(w * H + h) * 2];
+      weight[w] = m == -INFINITY ? 0.f : expf(m - largest);
+      sum += weight[w] * stats[(w * H + h) * 2 + 1];
+    }
+    float* partial = partial_at(call, workspace, splits, token, head, split);
+    auto* out = reinterpret_cast<float*>(call.out + head * call.out_nb_head +
+                                         token * call.out_nb_token);
+    if (used == 1) sum += sink_weight(call, head, largest);
+    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+    for (int i = lane; i < dim; i += 32) {
+      float v = 0.f;
+      for (int w = 0; w < kWarps; ++w) v = fmaf(weight[w], values[(w * H + h) * dim + i], v);
+      if (used == 1) out[i] = v * inverse;
+      else partial[2 + i] = v;
+    }
+    if (used > 1 && lane == 0) partial[0] = largest, partial[1] = sum;
+  }
+}
+
+template <int H, int C>
+constexpr int shared_floats(int dim_k, int dim_v) {
+  const int during = H * dim_k, after = kWarps * H * (2 + dim_v);
+  return during > after ? during : after;
+}
+
+template <uint32_t Type, int H, int C>
+__global__ void __launch_bounds__(kWarps * 32)
+    split_kernel(const AttentionCall call, int splits, float* workspace) {
+  extern __shared__ __align__(16) float shared[];
+  __shared__ TileRows rows[kWarps];
+  __shared__ float probs[kWarps][H][32];
+  const int group = call.n_head / call.kv.n_head, chunks = (group + H - 1) / H;
+  const int kv_head = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+  const int first_head = kv_head * group + chunk * H, heads = min(H, group - chunk * H);
+  const int token = blockIdx.y, split = blockIdx.z;
+  const int warp = threadIdx.x >> 5;
+  if (token >= valid_of(call.valid_tokens, call.tokens)) {
+    if (split > 0) return;
+    for (int i = threadIdx.x; i < heads * call.kv.dim_v; i += blockDim.x) {
+      char* out = call.out + (first_head + i / call.kv.dim_v) * call.out_nb_head +
+                  token * call.out_nb_token;
+      reinterpret_cast<float*>(out)[i % call.kv.dim_v] = 0.f;
+    }
+    return;
+  }
+  const int seq = sequence_of(call.q_start, valid_of(call.valid_seqs, call.seqs), token);
+  const SeenRange seen = seen_range(call, call.kv_len[seq], call.pos[token]);
+  const int count = seen.last - seen.first, used = used_splits(count, splits);
+  if (split >= used) return;
+  const int share = ((count + used - 1) / used + 31) / 32 * 32;
+  const int begin = seen.first + split * share, end = min(begin + share, seen.last);
+
+  for (int i = threadIdx.x; i < H * call.kv.dim_k; i += blockDim.x) {
+    const int h = i / call.kv.dim_k;
+    const char* from = call.q + (first_head + h) * call.q_nb_head + token * call.q_nb_token;
+    shared[i] =
+        h < heads ? reinterpret_cast<const float*>(from)[i % call.kv.dim_k] * call.scale : 0.f;
+  }
+  __syncthreads();
+  WarpState<H, C> st;
+#pragma unroll
+  for (int h = 0; h < H; ++h) {
+    st.largest[h] = -INFINITY, st.sum[h] = 0.f;
+#pragma unroll
+    for (int c = 0; c < C; ++c) st.acc[h][c] = make_float2(0.f, 0.f);
+  }
+  for (int first = begin + warp * 32; first < end; first += kWarps * 32) {
+    add_tile<Type, H, C>(call, kv_head, seq, first, end, shared, rows[warp], probs[warp], st);
+  }
+  __syncthreads();  // the queries in `shared` give way to the warps' results
+  finish_block<H, C>(call, st, first_head, heads, token, split, splits, used, workspace, shared);
+}
+
+__global__ void merge_kernel(const AttentionCall call, int splits, float* workspace) {
+  const int head = blockIdx.x, token = blockIdx.y;
+  if (token >= valid_of(call.valid_tokens, call.tokens)) return;
+  const int seq = sequence_of(call.q_start, valid_of(call.valid_seqs, call.seqs), token);
+  const SeenRange seen = seen_range(call, call.kv_len[seq], call.pos[token]);
+  const int used = used_splits(seen.last - seen.first, splits);
+  if (used == 1) return;
+  __shared__ float weight[kMaxSplits];
+  __shared__ float inverse;
+  const float* first = partial_at(call, workspace, splits, token, head, 0);
+  const int stride = call.kv.dim_v + 2;
+  if (threadIdx.x < 32) {
+    float largest = call.sinks ? call.sinks[head] : -INFINITY;
+    for (int s = threadIdx.x; s < used; s += 32) largest = fmaxf(largest, first[s * stride]);
+    largest = warp_max(largest);
+    float sum = 0.f;
+    for (int s = threadIdx.x; s < used; s += 32) {
+      const float m = first[s * stride];
+      const float w = m == -INFINITY ? 0.f : expf(m - largest);
+      weight[s] = w;
+      sum += w * first[s * stride + 1];
+    }
+    sum = warp_sum(sum) + sink_weight(call, head, largest);
+    if (threadIdx.x == 0) inverse = sum > 0.f ? 1.f / sum : 0.f;
+  }
+  __syncthreads();
+  auto* out =
+      reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
+  for (int i = threadIdx.x; i < call.kv.dim_v; i += blockDim.x) {
+    float v = 0.f;
+    for (int s = 0; s < used; ++s) v = fmaf(weight[s], first[s * stride + 2 + i], v);
+    out[i] = v * inverse;
+  }
+}
+
+template <uint32_t Type, int H, int C>
+cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace,
+                       cudaStream_t stream) {
+  const int group = call.n_head / call.kv.n_head, chunks = (group + H - 1) / H;
+  const int bytes = shared_floats<H, C>(call.kv.dim_k, call.kv.dim_v) * 4;
+  if (bytes > 40 * 1024) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        split_kernel<Type, H, C>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+  }
+  split_kernel<Type, H, C><<<dim3(call.kv.n_head * chunks, call.tokens, splits), kWarps * 32, bytes,
+                             stream>>>(call, splits, workspace);
+  return cudaPeekAtLastError();
+}
+
+template <uint32_t Type, int C>
+cudaError_t launch_heads_for(const AttentionCall& call, int splits, float* workspace,
+                             cudaStream_t stream) {
+  const int group = call.n_head / call.kv.n_head;
+  if (group == 1) return launch_for<Type, 1, C>(call, splits, workspace, stream);
+  if (group <= 4 || C == 8) return launch_for<Type, 4, C>(call, splits, workspace, stream);
+  if constexpr (C < 8) return launch_for<Type, 8, C>(call, splits, workspace, stream);
+  return cudaErrorInvalidValue;
+}
+
+template <uint32_t Type>
+cudaError_t launch_type(const AttentionCall& call, int splits, float* workspace,
+                        cudaStream_t stream) {
+  if (call.kv.dim_v <= 64) return launch_heads_for<Type, 1>(call, splits, workspace, stream);
+  if (call.kv.dim_v <= 128) return launch_heads_for<Type, 2>(call, splits, workspace, stream);
+  if (call.kv.dim_v <= 256) return launch_heads_for<Type, 4>(call, splits, workspace, stream);
+  return launch_heads_for<Type, 8>(call, splits, workspace, stream);
+}
+
+}  // namespace
+
+int attention_splits(const AttentionCall& call, int sms) {
+  const int64_t blocks = int64_t{call.kv.n_head} * (call.tokens > 0 ? call.tokens : 1);
+  const int64_t positions = int64_t{call.max_pages} * call.kv.page_tokens;
+  int64_t splits = (4 * sms + blocks - 1) / blocks;
+  const int64_t useful = (positions + kMinKeys - 1) / kMinKeys;
+  if (splits > useful) splits = useful;
+  if (splits > kMaxSplits) splits = kMaxSplits;
+  return splits < 1 ? 1 : static_cast<int>(splits);
+}
+
+uint64_t attention_split_workspace(const AttentionCall& call, int splits) {
+  if (splits == 1) return 0;
+  return static_cast<uint64_t>(call.tokens) * static_cast<uint64_t>(call.n_head) *
+         static_cast<uint64_t>(splits) * static_cast<uint64_t>(call.kv.dim_v + 2) * 4;
+}
+
+cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
+                                   cudaStream_t stream) {
+  if (call.tokens == 0) return cudaSuccess;
+  cudaError_t error = cudaErrorInvalidValue;
+  if (call.kv.type == MINFER_TYPE_F32) {
+    error = launch_type<MINFER_TYPE_F32>(call, splits, workspace, stream);
+  } else if (call.kv.type == MINFER_TYPE_F16) {
+    error = launch_type<MINFER_TYPE_F16>(call, splits, workspace, stream);
+  } else if (call.kv.type == MINFER_TYPE_Q8_0) {
+    error = launch_type<MINFER_TYPE_Q8_0>(call, splits, workspace, stream);
+  }
+  if (error != cudaSuccess || splits == 1) return error;
+  merge_kernel<<<dim3(call.n_head, call.tokens), 128, 0, stream>>>(call, splits, workspace);
+  return cudaPeekAtLastError();
+}
+
+}  // namespace minfer_cuda
