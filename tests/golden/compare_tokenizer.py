@@ -97,10 +97,11 @@ def main():
     copy = with_pre(args.vocab, args.pre) if args.pre else None
     path = copy.name if copy else args.vocab
     llama = Llama(path, vocab_only=True, verbose=False)
-    special = []
+    special, doubles_bos = [], False
     if args.special:
-        from llama_cpp import llama_vocab_get_attr, llama_vocab_get_text
+        from llama_cpp import llama_vocab_get_add_bos, llama_vocab_get_attr, llama_vocab_get_text
         vocab = llama._model.vocab
+        doubles_bos = llama_vocab_get_add_bos(vocab)
         special = [llama_vocab_get_text(vocab, i).decode() for i in range(llama.n_vocab())
                    if llama_vocab_get_attr(vocab, i) & (8 | 16)][:200]
     rng = random.Random(args.seed)
@@ -109,7 +110,7 @@ def main():
     differing = 0
     for text, found in zip(texts, ours):
         expected = llama.tokenize(text, add_bos=args.special, special=args.special)
-        if len(expected) > 1 and expected[0] == expected[1] == llama.token_bos():
+        if doubles_bos and len(expected) > 1 and expected[0] == expected[1] == llama.token_bos():
             expected = expected[1:]
         if found == expected:
             continue
