@@ -23,7 +23,10 @@ constexpr int kFewTokens = 8;      // tokens of the direct path's largest kernel
 constexpr int kDirectTokens = 15;  // up to here the direct path is the faster one
 constexpr int kTileTokens = 6;
 constexpr int kTilePanels = 2;
-constexpr int kStretch = 16;  // blocks of columns expanded at a time; a multiple of kGroup
+#ifndef KST
+#define KST 16
+#endif
+constexpr int kStretch = KST;  // blocks of columns expanded at a time; a multiple of kGroup
 constexpr int kPrefetch =
     8192;  // bytes that the direct path fetches ahead: memory has time to answer
 
@@ -91,10 +94,10 @@ void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __m
     }
   }
   const __m512 b = bias != nullptr ? _mm512_maskz_loadu_ps(mask, bias) : _mm512_setzero_ps();
-  for (int t = 0; t < NT; ++t) {
+  unroll<NT>([&](auto t) {
     _mm512_mask_storeu_ps(out + t * out_stride, mask,
                           _mm512_fmadd_ps(acc[t], _mm512_set1_ps(D::kOutFactor), b));
-  }
+  });
 }
 
 template <PanelFormat F>
@@ -162,6 +165,9 @@ void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t
   for (int t = 0; t < NT; ++t) {
     for (int p = 0; p < kPanels; ++p) acc[t][p] = _mm512_setzero_ps();
   }
+  for (int t = 0; t < NT; ++t) {
+    for (int p = 0; p < kPanels; ++p) __builtin_prefetch(out + t * out_stride + p * kPanelRows, 1);
+  }
   for (int64_t b = 0; b < n; ++b) {
     unroll<F.groups>([&](auto g) {
       __m512i dot[NT][kPanels];
@@ -190,18 +196,18 @@ void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t
       });
     });
   }
-  for (int t = 0; t < NT; ++t) {
-    for (int p = 0; p < kPanels; ++p) {
+  __m512 before[kPanels];
+  unroll<kPanels>([&](auto p) {
+    before[p] = bias != nullptr ? _mm512_maskz_loadu_ps(mask[p], bias + p * kPanelRows)
+                                : _mm512_setzero_ps();
+  });
+  unroll<NT>([&](auto t) {
+    unroll<kPanels>([&](auto p) {
       float* o = out + t * out_stride + p * kPanelRows;
-      __m512 before = _mm512_setzero_ps();
-      if (!first) {
-        before = _mm512_maskz_loadu_ps(mask[p], o);
-      } else if (bias != nullptr) {
-        before = _mm512_maskz_loadu_ps(mask[p], bias + p * kPanelRows);
-      }
-      _mm512_mask_storeu_ps(o, mask[p], _mm512_add_ps(before, acc[t][p]));
-    }
-  }
+      if (!first) before[p] = _mm512_maskz_loadu_ps(mask[p], o);
+      _mm512_mask_storeu_ps(o, mask[p], _mm512_add_ps(before[p], acc[t][p]));
+    });
+  });
 }
 
 // kPanels panels from `row` on times all tokens, for the columns of blocks [b0, b0 + n).
