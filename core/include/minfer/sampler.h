@@ -66,7 +66,8 @@ class Sampler {
   virtual uint64_t seed() const = 0;
 };
 
-/// Finds the first stop string in text that arrives in pieces.
+/// Finds the stop string that is complete first in text that arrives in pieces; how the text is cut
+/// into pieces makes no difference.
 class StopMatcher {
  public:
   /// Empty strings are ignored.
@@ -77,16 +78,16 @@ class StopMatcher {
   std::string push(std::string_view text);
   /// The end of the text: returns what was held back.
   std::string finish();
-  bool stopped() const { return matched_ != nullptr; }
+  bool stopped() const { return matched_.has_value(); }
   /// The stop string that was found; empty before.
-  std::string_view matched() const { return matched_ ? std::string_view(*matched_) : ""; }
+  std::string_view matched() const { return matched_ ? stops_[*matched_] : std::string_view(); }
 
  private:
   size_t held_length() const;
 
   std::vector<std::string> stops_;
   std::string pending_;
-  const std::string* matched_ = nullptr;
+  std::optional<size_t> matched_;  ///< index into stops_
 };
 
 }  // namespace minfer
