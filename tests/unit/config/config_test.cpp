@@ -145,7 +145,9 @@ struct Mistake {
   const char* part;
 };
 
-void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.yaml; }
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+  *out << mistake.yaml;
+}
 
 class Mistakes : public ::testing::TestWithParam<Mistake> {};
 
