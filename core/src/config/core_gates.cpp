@@ -10,11 +10,11 @@ std::vector<GateSpec> core_gates() {
        .scope = GateScope::kLoad,
        .affects_numerics = true,
        .choices = {"auto", "f32", "f16", "q8_0"},
-       .help = "type of stored keys and values; auto: what cache_type in the config says"},
+       .help = "Type of stored keys and values; auto takes what cache_type in the config says."},
       {.name = "MINFER_OP_TIMING",
        .type = GateType::kBool,
        .scope = GateScope::kRun,
-       .help = "measure the time of every node (slower: captured plans are not used)"},
+       .help = "Measure the time of every node; slower, as captured plans are not used."},
   };
 }
 

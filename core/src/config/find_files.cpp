@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -30,20 +31,22 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ec);
 }
 
-/// Names with an extension in some folders, for suggestions.
+/// Names with an extension in some folders, sorted, for suggestions.
 std::vector<std::string> names_in(std::span<const fs::path> folders, const char* extension) {
   std::vector<std::string> names;
   for (const fs::path& folder : folders) {
     std::error_code ec;
     for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-      if (names.size() >= kMaxListed) return names;
+      if (names.size() >= kMaxListed) break;
       if (it->path().extension() == extension) names.push_back(it->path().filename().string());
     }
   }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
-std::string quoted_list(std::span<const fs::path> paths) {
+std::string joined(std::span<const fs::path> paths) {
   std::vector<std::string> texts;
   for (const fs::path& path : paths) texts.push_back(path.string());
   return fmt::format("{}", fmt::join(texts, ", "));
@@ -81,9 +84,11 @@ Result<fs::path> find_config(std::string_view name) {
   std::error_code ec;
   if (fs::is_directory(given, ec))
     return fail(ErrorCode::kNotFound, "is a folder; a config is a YAML file", given.string());
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no such config; looked for {}", quoted_list(tried)), std::string(name),
-              did_you_mean(given.filename().string(), names_in(folders, ".yaml")));
+  const std::vector<std::string> names = names_in(folders, ".yaml");
+  std::string hint = did_you_mean(given.filename().string(), names);
+  if (hint.empty() && !names.empty()) hint = fmt::format("there are: {}", fmt::join(names, ", "));
+  return fail(ErrorCode::kNotFound, fmt::format("no such config; looked for {}", joined(tried)),
+              std::string(name), std::move(hint));
 }
 
 fs::path model_cache() {
@@ -115,9 +120,9 @@ Result<fs::path> find_model(std::string_view name, const fs::path& folder) {
     if (is_file(path)) return path;
     folders.push_back(path.parent_path().empty() ? fs::path(".") : path.parent_path());
   }
-  return fail(
-      ErrorCode::kNotFound, fmt::format("no such model file; looked for {}", quoted_list(tried)),
-      std::string(name), did_you_mean(given.filename().string(), names_in(folders, ".gguf")));
+  return fail(ErrorCode::kNotFound, fmt::format("no such model file; looked for {}", joined(tried)),
+              std::string(name),
+              did_you_mean(given.filename().string(), names_in(folders, ".gguf")));
 }
 
 Result<RunConfig> load_config(const fs::path& file) {

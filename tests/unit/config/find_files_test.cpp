@@ -111,6 +111,14 @@ TEST_F(Lookup, AMissingConfigListsThePlacesAndTheNearestName) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
+TEST_F(Lookup, WithoutANearNameTheShippedConfigsAreListed) {
+  auto found = find_config("zebra");
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().hint.find("there are: gemma3-270m.yaml, llama3-8b.yaml"),
+            std::string::npos)
+      << found.error().hint;
+}
+
 TEST_F(Lookup, AnEmptyFileIsAConfigAndALargeOneIsNone) {
   EXPECT_TRUE(load_config(write("empty.yaml", "")));
   auto large = load_config(write("large.yaml", std::string((1 << 20) + 1, '#')));
