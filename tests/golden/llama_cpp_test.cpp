@@ -15,8 +15,9 @@ namespace {
 
 namespace json = boost::json;
 
-/// Both sides round activations to 8 bits, so logits agree to about a percent.
-constexpr double kLogitTolerance = 0.04;
+/// Both sides round activations to 8 bits, each in its own way. llama.cpp's recorded logits are
+/// 0.013 to 0.051 from f32 arithmetic on the same weights, ours 0.009 to 0.066.
+constexpr double kLogitTolerance = 0.12;
 /// Logit gaps below this may flip under that rounding (logits of these models span about 40).
 constexpr double kNearTie = 0.8;
 
