@@ -78,8 +78,8 @@ void Device::count(int64_t bytes) {
 
 void Device::disable_graphs(const std::string& reason) {
   if (graphs_disabled_.exchange(true)) return;
-  log_line(MINFER_LOG_WARN, text("cuda:", caps_.ordinal,
-                                 ": CUDA graphs are off for this session: ", reason));
+  log_line(MINFER_LOG_WARN,
+           text("cuda:", caps_.ordinal, ": CUDA graphs are off for this session: ", reason));
 }
 
 Caps query_caps(int ordinal) {

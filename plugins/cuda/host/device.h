@@ -1,7 +1,8 @@
 // A CUDA device as the plugin holds it: capabilities, memory accounting, weights, upload machinery.
 //
-// There is no global state besides the host table: everything a device needs hangs off its Device, so
-// that devices are independent. Thread-safety: Device's own methods may be called from any thread.
+// There is no global state besides the host table: everything a device needs hangs off its Device,
+// so that devices are independent. Thread-safety: Device's own methods may be called from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -32,8 +33,8 @@ struct Caps {
   bool integrated = false;
 };
 
-/// Makes a device current for a scope and restores the caller's. Never throws: where the device cannot be
-/// made current, the calls in the scope report it.
+/// Makes a device current for a scope and restores the caller's. Never throws: where the device
+/// cannot be made current, the calls in the scope report it.
 class DeviceScope {
  public:
   explicit DeviceScope(int ordinal) noexcept;

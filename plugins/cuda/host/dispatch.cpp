@@ -100,9 +100,9 @@ MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQue
 
 std::string describe_dispatch(const Caps& caps, const Gates& gates) {
   constexpr uint32_t kTypes[] = {
-      MINFER_TYPE_F32,  MINFER_TYPE_F16,  MINFER_TYPE_BF16, MINFER_TYPE_Q4_0,
-      MINFER_TYPE_Q4_1, MINFER_TYPE_Q5_0, MINFER_TYPE_Q5_1, MINFER_TYPE_Q8_0,
-      MINFER_TYPE_Q2_K, MINFER_TYPE_Q3_K, MINFER_TYPE_Q4_K, MINFER_TYPE_Q5_K,
+      MINFER_TYPE_F32,  MINFER_TYPE_F16,    MINFER_TYPE_BF16,   MINFER_TYPE_Q4_0,
+      MINFER_TYPE_Q4_1, MINFER_TYPE_Q5_0,   MINFER_TYPE_Q5_1,   MINFER_TYPE_Q8_0,
+      MINFER_TYPE_Q2_K, MINFER_TYPE_Q3_K,   MINFER_TYPE_Q4_K,   MINFER_TYPE_Q5_K,
       MINFER_TYPE_Q6_K, MINFER_TYPE_IQ4_NL, MINFER_TYPE_IQ4_XS, MINFER_TYPE_MXFP4};
   constexpr int64_t kMost = 4096;
   std::string out;

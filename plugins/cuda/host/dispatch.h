@@ -1,7 +1,7 @@
 // The matmul decision table: which kernel multiplies, by tokens, type, shape, device and gates.
 //
-// One table of rules in order of preference; the first that takes a query wins, and what the faster ones
-// before it said is the reason that `--explain` prints. Pure.
+// One table of rules in order of preference; the first that takes a query wins, and what the faster
+// ones before it said is the reason that `--explain` prints. Pure.
 #pragma once
 
 #include <string>
@@ -25,7 +25,8 @@ struct MatmulQuery {
 struct MatmulChoice {
   MatmulKernel kernel = MatmulKernel::kGeneric;
   std::string label;
-  std::string why;  ///< why the kernels before it in the table were passed over; empty: it is the first
+  std::string
+      why;  ///< why the kernels before it in the table were passed over; empty: it is the first
 };
 
 MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQuery& query);

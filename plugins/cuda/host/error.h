@@ -1,4 +1,5 @@
-// Errors inside the plugin: exceptions that never cross the ABI, turned into a status and a text there.
+// Errors inside the plugin: exceptions that never cross the ABI, turned into a status and a text
+// there.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,8 +55,8 @@ inline minfer_status status_of(cudaError_t error) {
 inline void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  throw PluginError(status_of(error),
-                    text(what, ": ", cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
+  throw PluginError(status_of(error), text(what, ": ", cudaGetErrorString(error), " (",
+                                           cudaGetErrorName(error), ")"));
 }
 
 inline void write_error(minfer_error* error, const char* message) {

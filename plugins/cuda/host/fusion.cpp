@@ -15,7 +15,9 @@ bool is_rows(const Tensor& t) {
 
 namespace {
 
-bool same_dims(const Tensor& a, const Tensor& b) { return std::equal(a.ne, a.ne + 4, b.ne); }
+bool same_dims(const Tensor& a, const Tensor& b) {
+  return std::equal(a.ne, a.ne + 4, b.ne);
+}
 
 }  // namespace
 

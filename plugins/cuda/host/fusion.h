@@ -1,7 +1,7 @@
 // What a compile finds out about a graph before it emits steps: readers, kernels and fusions.
 //
-// A fused node is absorbed by an anchor, whose step does its work. Nothing observed from outside is ever
-// absorbed away: escaping and kept tensors are still written.
+// A fused node is absorbed by an anchor, whose step does its work. Nothing observed from outside is
+// ever absorbed away: escaping and kept tensors are still written.
 #pragma once
 
 #include <array>
@@ -14,11 +14,12 @@ namespace minfer_cuda {
 
 /// A matmul whose result goes straight into an addition.
 struct Residual {
-  uint32_t add = kNone;     ///< node
-  uint32_t other = kNone;   ///< tensor added
+  uint32_t add = kNone;    ///< node
+  uint32_t other = kNone;  ///< tensor added
 };
 
-/// The nodes that one KV_STORE step does: rotations and per-head norms of its operands and the query's.
+/// The nodes that one KV_STORE step does: rotations and per-head norms of its operands and the
+/// query's.
 struct HeadChain {
   uint32_t input = kNone;   ///< tensor that the chain reads
   uint32_t norm = kNone;    ///< RMS_NORM node or kNone

@@ -41,7 +41,9 @@ static_assert(sizeof(kTable) / sizeof(kTable[0]) == static_cast<uint32_t>(Gate::
 
 }  // namespace
 
-const minfer_gate* gate_table() { return kTable; }
+const minfer_gate* gate_table() {
+  return kTable;
+}
 
 Gates::Gates(const minfer_gate_values* values) {
   for (uint32_t i = 0; i < static_cast<uint32_t>(Gate::kCount); ++i) {

@@ -61,7 +61,8 @@ Tensor read_tensor(const minfer_tensor& from, uint32_t index, uint32_t n_tensors
     }
   }
   if (t.view_of != kNone && t.view_of >= n_tensors) {
-    throw PluginError(MINFER_INVALID, text(t.name, ": view of tensor ", t.view_of, " of ", n_tensors));
+    throw PluginError(MINFER_INVALID,
+                      text(t.name, ": view of tensor ", t.view_of, " of ", n_tensors));
   }
   if (t.dyn_axis != kNone && t.dyn_axis > 3) {
     throw PluginError(MINFER_INVALID, text(t.name, ": dynamic axis ", t.dyn_axis));
@@ -113,9 +114,9 @@ void check_views(const Graph& g) {
       throw PluginError(MINFER_INVALID, text(t.name, ": view of a view, ", owner.name));
     }
     if (t.view_offset < 0 || t.view_offset + t.extent() > owner.extent()) {
-      throw PluginError(MINFER_INVALID, text(t.name, ": bytes ", t.view_offset, " to ",
-                                             t.view_offset + t.extent(), " lie outside ",
-                                             owner.name, " of ", owner.extent()));
+      throw PluginError(MINFER_INVALID,
+                        text(t.name, ": bytes ", t.view_offset, " to ", t.view_offset + t.extent(),
+                             " lie outside ", owner.name, " of ", owner.extent()));
     }
   }
 }

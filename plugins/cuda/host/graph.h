@@ -1,4 +1,5 @@
-// A split as a plan keeps it: copied out of the ABI's structs, with types checked and views resolved.
+// A split as a plan keeps it: copied out of the ABI's structs, with types checked and views
+// resolved.
 //
 // Immutable after read_graph(); shared by every thread that compiles or runs.
 #pragma once
@@ -75,8 +76,8 @@ class Refusal : public PluginError {
   uint32_t tensor;
 };
 
-/// Copies a split; throws MINFER_INVALID where an index or a view leaves its bounds, Refusal where an
-/// operator, type or shape has no kernel here.
+/// Copies a split; throws MINFER_INVALID where an index or a view leaves its bounds, Refusal where
+/// an operator, type or shape has no kernel here.
 Graph read_graph(const minfer_split& split);
 
 }  // namespace minfer_cuda

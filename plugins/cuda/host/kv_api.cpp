@@ -48,9 +48,8 @@ minfer_status kv_page_sizes(minfer_device*, const minfer_kv_desc* kv, uint32_t* 
 
 minfer_status kv_page_bytes(minfer_device*, const minfer_kv_desc* kv, uint64_t* bytes,
                             minfer_error* error) {
-  return guard(error, [&] {
-    *bytes = static_cast<uint64_t>(pages_of(*kv, kv->page_tokens).page_bytes);
-  });
+  return guard(error,
+               [&] { *bytes = static_cast<uint64_t>(pages_of(*kv, kv->page_tokens).page_bytes); });
 }
 
 minfer_status kv_copy_pages(minfer_queue* queue, const minfer_kv_desc* kv, minfer_buffer* region,
@@ -87,9 +86,9 @@ minfer_status kv_export_page(minfer_queue* queue, const minfer_kv_desc* kv, minf
     const DeviceMemory canonical(*queue->device, canonical_bytes(pages), "a KV page's export");
     auto* values = reinterpret_cast<float*>(canonical.get());
     queue->raise(launch_export_page(pages, page, values, queue->stream), "export a KV page");
-    queue->raise(cudaMemcpyAsync(out, values, canonical.bytes(), cudaMemcpyDeviceToHost,
-                                 queue->stream),
-                 "export a KV page");
+    queue->raise(
+        cudaMemcpyAsync(out, values, canonical.bytes(), cudaMemcpyDeviceToHost, queue->stream),
+        "export a KV page");
     queue->raise(cudaStreamSynchronize(queue->stream), "export a KV page");
   });
 }
@@ -103,9 +102,9 @@ minfer_status kv_import_page(minfer_queue* queue, const minfer_kv_desc* kv, minf
     const DeviceScope scope(queue->device->caps().ordinal);
     const DeviceMemory canonical(*queue->device, canonical_bytes(pages), "a KV page's import");
     auto* values = reinterpret_cast<float*>(canonical.get());
-    queue->raise(cudaMemcpyAsync(values, in, canonical.bytes(), cudaMemcpyHostToDevice,
-                                 queue->stream),
-                 "import a KV page");
+    queue->raise(
+        cudaMemcpyAsync(values, in, canonical.bytes(), cudaMemcpyHostToDevice, queue->stream),
+        "import a KV page");
     queue->raise(launch_import_page(pages, page, values, queue->stream), "import a KV page");
     queue->raise(cudaStreamSynchronize(queue->stream), "import a KV page");
   });

@@ -1,4 +1,5 @@
-// Checks of operators (see ops.h). One function per operator; each names what it found and expected.
+// Checks of operators (see ops.h). One function per operator; each names what it found and
+// expected.
 #include "ops.h"
 
 #include "../kernels/layout.h"
@@ -7,11 +8,11 @@ namespace minfer_cuda {
 namespace {
 
 constexpr minfer_op_support kOps[] = {
-    {MINFER_OP_GET_ROWS, 1},  {MINFER_OP_ADD, 1},       {MINFER_OP_MUL, 1},
-    {MINFER_OP_SCALE, 1},     {MINFER_OP_RMS_NORM, 1},  {MINFER_OP_MATMUL, 1},
-    {MINFER_OP_ROPE, 1},      {MINFER_OP_KV_STORE, 1},  {MINFER_OP_ATTENTION, 1},
-    {MINFER_OP_SILU, 1},      {MINFER_OP_GELU, 1},      {MINFER_OP_SOFTMAX, 1},
-    {MINFER_OP_SOFT_CAP, 1},  {MINFER_OP_CONCAT, 1},    {MINFER_OP_TOP_K, 1},
+    {MINFER_OP_GET_ROWS, 1},     {MINFER_OP_ADD, 1},      {MINFER_OP_MUL, 1},
+    {MINFER_OP_SCALE, 1},        {MINFER_OP_RMS_NORM, 1}, {MINFER_OP_MATMUL, 1},
+    {MINFER_OP_ROPE, 1},         {MINFER_OP_KV_STORE, 1}, {MINFER_OP_ATTENTION, 1},
+    {MINFER_OP_SILU, 1},         {MINFER_OP_GELU, 1},     {MINFER_OP_SOFTMAX, 1},
+    {MINFER_OP_SOFT_CAP, 1},     {MINFER_OP_CONCAT, 1},   {MINFER_OP_TOP_K, 1},
     {MINFER_OP_MATMUL_BY_ID, 1}, {MINFER_OP_ARG_MAX, 1},
 };
 
@@ -133,8 +134,8 @@ class Checker {
     const Tensor& b = operand(1, "");
     for (int d = 0; d < 4; ++d) {
       if (b.ne[d] != 1 && b.ne[d] != result().ne[d]) {
-        refuse(node_.source(1), text("cannot repeat dimension ", d, " of ", b.ne[d], " to ",
-                                     result().ne[d]));
+        refuse(node_.source(1),
+               text("cannot repeat dimension ", d, " of ", b.ne[d], " to ", result().ne[d]));
       }
     }
   }
@@ -185,8 +186,8 @@ class Checker {
 
   const KvPages& region(uint32_t kv) const {
     if (kv >= graph_.kv.size()) {
-      throw PluginError(MINFER_INVALID, text(node_.name, ": KV region ", kv, " of ",
-                                             graph_.kv.size()));
+      throw PluginError(MINFER_INVALID,
+                        text(node_.name, ": KV region ", kv, " of ", graph_.kv.size()));
     }
     return graph_.kv[kv];
   }
@@ -298,7 +299,9 @@ void require_kv(const KvPages& p) {
   }
 }
 
-void require_node(const Graph& graph, uint32_t i) { Checker(graph, i).run(); }
+void require_node(const Graph& graph, uint32_t i) {
+  Checker(graph, i).run();
+}
 
 bool head_shape(const Tensor& t, int64_t dim, int64_t heads, HeadShape& out) {
   if (t.ne[3] == 1 && t.ne[0] == dim && t.ne[1] == heads) {

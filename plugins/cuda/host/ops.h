@@ -1,4 +1,5 @@
-// Which operators, types and shapes the plugin takes: the checks behind `supports` and plan_compile.
+// Which operators, types and shapes the plugin takes: the checks behind `supports` and
+// plan_compile.
 #pragma once
 
 #include "graph.h"
@@ -18,7 +19,8 @@ inline constexpr uint32_t kMaxPageTokens = 256;
 /// Throws Refusal unless node i has kernels for its operands.
 void require_node(const Graph& graph, uint32_t i);
 
-/// A tensor of heads seen as [dim, heads, tokens], whether it is written so or as [dim * heads, tokens].
+/// A tensor of heads seen as [dim, heads, tokens], whether it is written so or as [dim * heads,
+/// tokens].
 struct HeadShape {
   int64_t dim = 0, heads = 0, tokens = 0, nb_head = 0, nb_token = 0;
 };

@@ -1,8 +1,8 @@
 // A compiled split: steps to launch, memory they need, and what is bound to it.
 //
-// Compiling decides everything (fusions, kernels, workspace) and stores steps as functions of a Bound,
-// the addresses of one binding. Running launches the steps in order, or replays a CUDA graph of them.
-// A plan and its queue belong to one thread at a time.
+// Compiling decides everything (fusions, kernels, workspace) and stores steps as functions of a
+// Bound, the addresses of one binding. Running launches the steps in order, or replays a CUDA graph
+// of them. A plan and its queue belong to one thread at a time.
 #pragma once
 
 #include <functional>

@@ -9,8 +9,7 @@ namespace minfer_cuda {
 namespace {
 
 minfer_status supports(minfer_device* device, const minfer_split* split,
-                       const minfer_gate_values* values, minfer_verdict* out,
-                       minfer_error* error) {
+                       const minfer_gate_values* values, minfer_verdict* out, minfer_error* error) {
   return guard(error, [&] {
     out->supported = 1;
     out->node = out->tensor = MINFER_NONE;
@@ -31,12 +30,12 @@ minfer_status plan_compile(minfer_device* device, const minfer_split* split,
                            minfer_plan_info* info, minfer_error* error) {
   return guard(error, [&] {
     const Gates gates(values);
-    auto plan = std::make_unique<minfer_plan>(*device, gates,
-                                              compile(device->caps(), gates, *split));
+    auto plan =
+        std::make_unique<minfer_plan>(*device, gates, compile(device->caps(), gates, *split));
     const Program& program = plan->program();
-    info->n_launches = std::accumulate(
-        program.steps.begin(), program.steps.end(), 0u,
-        [](uint32_t sum, const Step& step) { return sum + step.launches; });
+    info->n_launches =
+        std::accumulate(program.steps.begin(), program.steps.end(), 0u,
+                        [](uint32_t sum, const Step& step) { return sum + step.launches; });
     info->workspace_bytes = program.workspace_bytes;
     info->workspace_align = kWorkspaceAlign;
     *out = plan.release();
@@ -76,7 +75,9 @@ minfer_status plan_profile(minfer_plan* plan, minfer_node_time* out, uint32_t ca
   });
 }
 
-void plan_destroy(minfer_plan* plan) { delete plan; }
+void plan_destroy(minfer_plan* plan) {
+  delete plan;
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Emission of steps: the frame, elementwise operators, norms and gathers (see plan_builder.h). Matrix
-// and attention steps are in plan_builder_matmul.cpp and plan_builder_attention.cpp.
+// Emission of steps: the frame, elementwise operators, norms and gathers (see plan_builder.h).
+// Matrix and attention steps are in plan_builder_matmul.cpp and plan_builder_attention.cpp.
 #include "plan_builder.h"
 
 #include <algorithm>
@@ -244,9 +244,9 @@ void PlanBuilder::emit_gated(uint32_t n) {
     ActivationOut to;
     if (f32) to.f32 = b.at(out), to.f32_stride = b.view(out).nb[1] / 4;
     if (int8 != kNone) to.int8 = int8_rows_at(b.item[int8], id, tokens);
-    return launch_gated_rows(fn, b.at(gate), b.view(gate).nb[1] / 4, b.at(up),
-                             b.view(up).nb[1] / 4, static_cast<int>(id),
-                             static_cast<int>(tokens), b.valid(out), to, stream);
+    return launch_gated_rows(fn, b.at(gate), b.view(gate).nb[1] / 4, b.at(up), b.view(up).nb[1] / 4,
+                             static_cast<int>(id), static_cast<int>(tokens), b.valid(out), to,
+                             stream);
   });
   const char* kernel = int8 == kNone ? "gated" : f32 ? "gated+int8" : "gated+int8, no f32";
   label(n, kernel);

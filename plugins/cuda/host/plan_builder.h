@@ -1,5 +1,5 @@
-// Turns a graph and its fusions into steps (see plan.h). One method per operator family; each adds the
-// steps, notes which memory they touch, and labels the node.
+// Turns a graph and its fusions into steps (see plan.h). One method per operator family; each adds
+// the steps, notes which memory they touch, and labels the node.
 #pragma once
 
 #include <map>
@@ -39,7 +39,8 @@ class PlanBuilder {
   /// The int8 or f16 rows of an activation, converted here unless a producer already did.
   uint32_t int8_item(uint32_t n, uint32_t tensor);
   uint32_t half_item(uint32_t n, uint32_t tensor);
-  /// A work item that the producer of `tensor` fills with int8 rows, or kNone when nobody wants them.
+  /// A work item that the producer of `tensor` fills with int8 rows, or kNone when nobody wants
+  /// them.
   uint32_t produced_int8(uint32_t tensor);
   /// Offset of the turns of a rotation in the constants.
   uint64_t turns_at(const minfer_rope_params& params);

@@ -158,9 +158,9 @@ void PlanBuilder::emit_store(uint32_t n) {
              call.valid = b.valid(valid_from);
              return launch_heads(call, stream);
            });
-  const char* kernel = query_in != kNone       ? "qkv_rope_store"
-                       : key.rope != kNone     ? "rope_store"
-                                               : "kv_store";
+  const char* kernel = query_in != kNone   ? "qkv_rope_store"
+                       : key.rope != kNone ? "rope_store"
+                                           : "kv_store";
   label(n, kernel);
   for (const HeadChain& chain : {chains.key, chains.query}) {
     if (chain.rope == kNone) continue;
@@ -192,8 +192,10 @@ void PlanBuilder::emit_attention(uint32_t n) {
   shape.causal = static_cast<int32_t>(p.causal);
 
   std::string why;
-  if (gates_.on(Gate::kNoTiledAttention) || gates_.on(Gate::kReference)) why = "gate";
-  else if (caps_.cc < 80) why = "attention_tiled needs compute capability 8.0";
+  if (gates_.on(Gate::kNoTiledAttention) || gates_.on(Gate::kReference))
+    why = "gate";
+  else if (caps_.cc < 80)
+    why = "attention_tiled needs compute capability 8.0";
   else if (shape.tokens < 16 || shape.tokens <= 8 * shape.seqs) {
     why = text("attention_tiled: ", shape.tokens, " tokens of up to ", shape.seqs, " sequences");
   } else if (!attention_tiled_supports(shape)) {
@@ -201,8 +203,7 @@ void PlanBuilder::emit_attention(uint32_t n) {
                shape.kv.type);
   }
   const bool tiled = why.empty();
-  const int splits =
-      tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
+  const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
   uint32_t partial = kNone;
   if (splits > 1) partial = new_item(attention_split_workspace(shape, splits));
 

@@ -71,8 +71,8 @@ void PlanBuilder::emit_matmul(uint32_t n) {
   uint32_t partial = kNone;
   if (choice.kernel == MatmulKernel::kMmq) {
     const int64_t wanted = gates_[Gate::kMmqSplits];
-    splits = wanted > 0 ? static_cast<int>(wanted)
-                        : mmq_splits(id, total_groups, tokens, caps_.sms);
+    splits =
+        wanted > 0 ? static_cast<int>(wanted) : mmq_splits(id, total_groups, tokens, caps_.sms);
     if (splits > 1) partial = new_item(mmq_workspace_bytes(total_od, tokens, splits));
   }
 
@@ -90,10 +90,10 @@ void PlanBuilder::emit_matmul(uint32_t n) {
                case MatmulKernel::kMmvq:
                  return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), stream);
                case MatmulKernel::kMmq:
-                 return launch_mmq(call, int8_rows_at(b.item[form], id, tokens), splits,
-                                   partial == kNone ? nullptr
-                                                    : reinterpret_cast<float*>(b.item[partial]),
-                                   stream);
+                 return launch_mmq(
+                     call, int8_rows_at(b.item[form], id, tokens), splits,
+                     partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]),
+                     stream);
                case MatmulKernel::kGemmHalf:
                  return launch_gemm_half(call, half_rows_at(b.item[form], id, tokens), stream);
                case MatmulKernel::kGeneric:

@@ -1,7 +1,7 @@
 // Placing the workspace: items whose lives overlap must not overlap in memory.
 //
-// Greedy by size: the largest item takes the lowest place that is free of every placed item it lives
-// beside. Deterministic, so equal splits need equal workspaces.
+// Greedy by size: the largest item takes the lowest place that is free of every placed item it
+// lives beside. Deterministic, so equal splits need equal workspaces.
 #include <algorithm>
 #include <numeric>
 

@@ -1,9 +1,10 @@
 // Binding, running, capturing and profiling plans (see plan.h).
 //
-// The first runs after a binding launch directly, which settles module loading and kernel attributes;
-// the next one is captured into a CUDA graph and every later one replays it. What varies between steps
-// reaches kernels through device memory: inputs in their buffers, valid counts in StepCounts. Capture is
-// thread-local, so other threads' work goes on; an error inside a capture ends it and turns graphs off.
+// The first runs after a binding launch directly, which settles module loading and kernel
+// attributes; the next one is captured into a CUDA graph and every later one replays it. What
+// varies between steps reaches kernels through device memory: inputs in their buffers, valid counts
+// in StepCounts. Capture is thread-local, so other threads' work goes on; an error inside a capture
+// ends it and turns graphs off.
 #include <algorithm>
 
 #include "../kernels/basic.h"
@@ -185,8 +186,8 @@ void minfer_plan::launch_steps(minfer_queue& queue) {
   for (const minfer_cuda::Step& step : program_->steps) {
     const cudaError_t error = step.launch(bound_, queue.stream);
     if (error == cudaSuccess) continue;
-    const std::string where = text(program_->graph.nodes[step.node].name, " (",
-                                   program_->reports[step.node].kernel, ")");
+    const std::string where =
+        text(program_->graph.nodes[step.node].name, " (", program_->reports[step.node].kernel, ")");
     queue.raise(error, where.c_str());
   }
 }
@@ -256,8 +257,7 @@ void minfer_plan::run_timed(minfer_queue& queue) {
   queue.raise(cudaEventRecord(timers_[0], queue.stream), "time a step");
   for (size_t i = 0; i < program_->steps.size(); ++i) {
     const minfer_cuda::Step& step = program_->steps[i];
-    queue.raise(step.launch(bound_, queue.stream),
-                program_->graph.nodes[step.node].name.c_str());
+    queue.raise(step.launch(bound_, queue.stream), program_->graph.nodes[step.node].name.c_str());
     queue.raise(cudaEventRecord(timers_[i + 1], queue.stream), "time a step");
   }
 }

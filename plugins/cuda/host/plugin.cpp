@@ -1,7 +1,7 @@
 // The CUDA plugin's entry: its table, and the discovery of devices.
 //
-// The one exported symbol is pure: it touches neither the driver nor the runtime. Devices are found by
-// device_enumerate; without a usable driver it lists one device that scores 0 and says why.
+// The one exported symbol is pure: it touches neither the driver nor the runtime. Devices are found
+// by device_enumerate; without a usable driver it lists one device that scores 0 and says why.
 #include <algorithm>
 #include <mutex>
 
@@ -95,8 +95,7 @@ minfer_status device_enumerate(minfer_device_info* out, uint32_t stride, uint32_
       char* to = reinterpret_cast<char*>(out) + uint64_t{i} * stride;
       uint32_t given = 0;
       std::memcpy(&given, to, sizeof given);
-      const uint32_t bytes =
-          std::min<uint32_t>({given ? given : stride, stride, sizeof infos[i]});
+      const uint32_t bytes = std::min<uint32_t>({given ? given : stride, stride, sizeof infos[i]});
       infos[i].struct_size = bytes;
       std::memcpy(to, &infos[i], bytes);
     }
@@ -126,7 +125,9 @@ minfer_status device_open(uint32_t index, const minfer_gate_values* values, minf
   });
 }
 
-void device_close(minfer_device* device) { delete device; }
+void device_close(minfer_device* device) {
+  delete device;
+}
 
 minfer_status device_memory(minfer_device* device, minfer_memory* out, minfer_error* error) {
   return guard(error, [&] {
@@ -179,10 +180,10 @@ extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfe
   using namespace minfer_cuda;
   return guard(error, [&] {
     if (!host || !MINFER_HAS(host, minfer_host, log)) {
-      throw PluginError(MINFER_VERSION,
-                        text("cuda: the host's table has ", host ? host->struct_size : 0,
-                             " bytes; ABI ", MINFER_ABI_MAJOR, ".", MINFER_ABI_MINOR, " needs ",
-                             sizeof(minfer_host)));
+      throw PluginError(
+          MINFER_VERSION,
+          text("cuda: the host's table has ", host ? host->struct_size : 0, " bytes; ABI ",
+               MINFER_ABI_MAJOR, ".", MINFER_ABI_MINOR, " needs ", sizeof(minfer_host)));
     }
     host_table() = host;
     *out = &plugin_table();

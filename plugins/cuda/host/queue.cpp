@@ -46,9 +46,13 @@ minfer_status buffer_alloc(minfer_device* device, uint64_t bytes, minfer_buffer*
   });
 }
 
-void buffer_free(minfer_buffer* buffer) { delete buffer; }
+void buffer_free(minfer_buffer* buffer) {
+  delete buffer;
+}
 
-void* buffer_host_pointer(minfer_buffer*) { return nullptr; }
+void* buffer_host_pointer(minfer_buffer*) {
+  return nullptr;
+}
 
 minfer_status buffer_write(minfer_queue* queue, minfer_buffer* buffer, uint64_t offset,
                            const void* data, uint64_t bytes, minfer_error* error) {

@@ -1,5 +1,5 @@
-// Rotation angles (see rope_table.h), in long double so that the fixed-point fraction is exact to its
-// last few bits.
+// Rotation angles (see rope_table.h), in long double so that the fixed-point fraction is exact to
+// its last few bits.
 #include "rope_table.h"
 
 #include <algorithm>

@@ -85,9 +85,9 @@ void Uploader::upload_matrix(const TypeLayout& layout, const uint8_t* rows, int6
                           cudaMemcpyHostToDevice, stream_),
           "upload weights");
     auto* to = reinterpret_cast<uint8_t*>(out) + row * row_bytes;
-    check(launch_repack(layout, reinterpret_cast<const uint8_t*>(slot.raw.get()), id, n, to,
-                        stream_),
-          "repack weights");
+    check(
+        launch_repack(layout, reinterpret_cast<const uint8_t*>(slot.raw.get()), id, n, to, stream_),
+        "repack weights");
     check(cudaEventRecord(slot.free, stream_), "upload");
   }
 }

@@ -1,9 +1,9 @@
 // Moves file bytes to the device through pinned staging and repacks them there.
 //
-// A mapped file cannot be copied asynchronously, so chunks go through a ring of pinned buffers: several
-// threads copy from the page cache into one buffer while the GPU pulls the one before and repacks the
-// one before that. The ring is allocated by the first upload and freed by release_staging().
-// Thread-safety: one upload at a time; a mutex serialises callers.
+// A mapped file cannot be copied asynchronously, so chunks go through a ring of pinned buffers:
+// several threads copy from the page cache into one buffer while the GPU pulls the one before and
+// repacks the one before that. The ring is allocated by the first upload and freed by
+// release_staging(). Thread-safety: one upload at a time; a mutex serialises callers.
 #pragma once
 
 #include <mutex>

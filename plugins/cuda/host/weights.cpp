@@ -30,7 +30,9 @@ const minfer_weight& weight_at(const minfer_weight_unit& unit, uint32_t i) {
   return *reinterpret_cast<const minfer_weight*>(bytes + uint64_t{i} * unit.weight_stride);
 }
 
-int64_t rows_of(const minfer_weight& w) { return w.ne[1] * w.ne[2] * w.ne[3]; }
+int64_t rows_of(const minfer_weight& w) {
+  return w.ne[1] * w.ne[2] * w.ne[3];
+}
 
 bool is_matrix(const minfer_weight& w) {
   return (w.uses & (MINFER_USE_MATMUL | MINFER_USE_GATHER)) != 0;
@@ -48,8 +50,8 @@ uint64_t device_bytes(const minfer_weight& w) {
     throw PluginError(MINFER_UNSUPPORTED, text(w.name, ": rows of ", w.ne[0], " ", layout->name,
                                                " elements are no multiple of ", layout->block_k));
   }
-  const uint64_t expected = static_cast<uint64_t>(w.ne[0] / layout->block_k * rows_of(w)) *
-                            layout->block_bytes;
+  const uint64_t expected =
+      static_cast<uint64_t>(w.ne[0] / layout->block_k * rows_of(w)) * layout->block_bytes;
   if (w.bytes != expected) {
     throw PluginError(MINFER_INVALID, text(w.name, ": ", w.bytes, " bytes, but ", layout->name,
                                            " of this shape has ", expected));
@@ -61,13 +63,14 @@ uint64_t device_bytes(const minfer_weight& w) {
 
 void require_in_mapping(const minfer_weight& w) {
   if (w.offset > w.mapping_bytes || w.bytes > w.mapping_bytes - w.offset) {
-    throw PluginError(MINFER_INVALID, text(w.name, ": bytes ", w.offset, " to ",
-                                           w.offset + w.bytes, " lie outside a mapping of ",
-                                           w.mapping_bytes));
+    throw PluginError(MINFER_INVALID, text(w.name, ": bytes ", w.offset, " to ", w.offset + w.bytes,
+                                           " lie outside a mapping of ", w.mapping_bytes));
   }
 }
 
-uint64_t align_up(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+uint64_t align_up(uint64_t n) {
+  return (n + kAlign - 1) / kAlign * kAlign;
+}
 
 /// Bytes of the weights that no live import of the model holds yet.
 uint64_t unit_bytes(Device& device, const minfer_weight_unit& unit) {
@@ -92,14 +95,14 @@ void upload(Device& device, const minfer_weight& w, char* to) {
   const uint64_t tiled = tiled_bytes(layout, w.ne[0], w.ne[1]);
   for (int64_t m = 0; m < matrices; ++m) {
     const auto i = static_cast<uint64_t>(m);
-    device.uploader().upload_matrix(layout, data + i * file_bytes, w.ne[0], w.ne[1], to + i * tiled);
+    device.uploader().upload_matrix(layout, data + i * file_bytes, w.ne[0], w.ne[1],
+                                    to + i * tiled);
   }
 }
 
 std::unique_ptr<minfer_weights> import_unit(Device& device, const minfer_weight_unit& unit) {
   const std::lock_guard lock(device.uploader().mutex());
-  auto memory =
-      std::make_shared<const DeviceMemory>(device, unit_bytes(device, unit), "weights");
+  auto memory = std::make_shared<const DeviceMemory>(device, unit_bytes(device, unit), "weights");
   auto result = std::make_unique<minfer_weights>();
   char* at = memory->get();
   try {
@@ -140,15 +143,16 @@ minfer_status weights_size(minfer_device* device, const minfer_weight_unit* unit
 }
 
 minfer_status weights_import(minfer_device* device, const minfer_weight_unit* unit,
-                             const minfer_gate_values*, minfer_weights** out,
-                             minfer_error* error) {
+                             const minfer_gate_values*, minfer_weights** out, minfer_error* error) {
   return guard(error, [&] {
     const DeviceScope scope(device->caps().ordinal);
     *out = import_unit(*device, *unit).release();
   });
 }
 
-void weights_free(minfer_weights* weights) { delete weights; }
+void weights_free(minfer_weights* weights) {
+  delete weights;
+}
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // Weights on a device: who owns them, and what their bytes look like there.
 //
-// A weight is known by (model, tensor id). Each import owns one allocation that holds the weights it
-// brought; a weight that another live import of the model already holds is shared. Plans keep a
+// A weight is known by (model, tensor id). Each import owns one allocation that holds the weights
+// it brought; a weight that another live import of the model already holds is shared. Plans keep a
 // reference to the allocation of every weight they read, so a captured graph can never outlive its
 // weights, whatever the order in which imports are freed. Thread-safe.
 #pragma once

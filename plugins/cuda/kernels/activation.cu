@@ -1,7 +1,7 @@
 // Producers of matrix inputs: quantise, convert, norm + quantise, gated unit + quantise.
 //
-// A block takes one token's row; a warp takes 32 consecutive values at a time, so that its lanes are
-// one int8 block and the scale is a warp reduction.
+// A block takes one token's row; a warp takes 32 consecutive values at a time, so that its lanes
+// are one int8 block and the scale is a warp reduction.
 #include <cuda_fp16.h>
 
 #include "activation.h"
@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(kThreads)
                       ActivationOut out) {
   const int64_t row = blockIdx.x;
   const bool padding = row >= valid_of(valid, tokens);
-  // Long rows are cut over blockIdx.y; 32-blocks stay whole because the cut is a multiple of a warp.
+  // Long rows are cut over blockIdx.y; 32-blocks stay whole because the cut is a multiple of a
+  // warp.
   const int chunk = (n / 32 + gridDim.y - 1) / gridDim.y * 32;
   const int begin = blockIdx.y * chunk, end = min(begin + chunk, n);
   for (int i = begin + threadIdx.x; i < (end + 31) / 32 * 32; i += blockDim.x) {
@@ -131,8 +132,8 @@ cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
 }
 
 cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
-                             float eps, int n, int tokens, const int32_t* valid,
-                             ActivationOut out, cudaStream_t stream) {
+                             float eps, int n, int tokens, const int32_t* valid, ActivationOut out,
+                             cudaStream_t stream) {
   norm_rows_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, w, weight_offset, eps, n, tokens,
                                                     valid, out);
   return cudaPeekAtLastError();
@@ -143,7 +144,7 @@ cudaError_t launch_gated_rows(GateFn fn, const float* gate, int64_t gate_stride,
                               ActivationOut out, cudaStream_t stream) {
   const int cuts = tokens >= 64 || n % 32 ? 1 : (n + 2047) / 2048;
   gated_rows_kernel<<<dim3(tokens, cuts), kThreads, 0, stream>>>(fn, gate, gate_stride, up,
-                                                                up_stride, n, tokens, valid, out);
+                                                                 up_stride, n, tokens, valid, out);
   return cudaPeekAtLastError();
 }
 

@@ -1,14 +1,15 @@
 // The forms in which activations are handed to matrix kernels, and the kernels that produce them.
 //
-// A producer (norm, gated unit, or a plain conversion) may write f32, int8 and f16 at once, so that an
-// activation is converted once however many matrices read it.
+// A producer (norm, gated unit, or a plain conversion) may write f32, int8 and f16 at once, so that
+// an activation is converted once however many matrices read it.
 #pragma once
 
 #include "view.h"
 
 namespace minfer_cuda {
 
-/// Scale and integer sums of 32 int8 quants: value = d * q; lo, hi: sums of quants 0..15 and 16..31.
+/// Scale and integer sums of 32 int8 quants: value = d * q; lo, hi: sums of quants 0..15
+/// and 16..31.
 struct ActMeta {
   float d;
   int16_t lo;
@@ -21,8 +22,8 @@ struct Int8Rows {
   ActMeta* meta = nullptr;
 };
 
-/// f16 rows [id padded to 32] per token; token t's values were multiplied by 1 / scale[t] to stay in
-/// range.
+/// f16 rows [id padded to 32] per token; token t's values were multiplied by 1 / scale[t] to stay
+/// in range.
 struct HalfRows {
   uint16_t* data = nullptr;
   float* scale = nullptr;
@@ -38,7 +39,9 @@ inline Int8Rows int8_rows_at(void* base, int64_t id, int64_t tokens) {
 }
 
 /// Elements of an f16 row: id rounded up to 32, the tail zero.
-inline int64_t half_row_elements(int64_t id) { return (id + 31) / 32 * 32; }
+inline int64_t half_row_elements(int64_t id) {
+  return (id + 31) / 32 * 32;
+}
 inline uint64_t half_rows_bytes(int64_t id, int64_t tokens) {
   return static_cast<uint64_t>(tokens * half_row_elements(id) * 2 + tokens * 4);
 }
@@ -62,11 +65,11 @@ cudaError_t launch_quantize(const float* x, int64_t x_stride, int n, int tokens,
 cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
                            const int32_t* valid, HalfRows out, cudaStream_t stream);
 
-/// out = x / sqrt(mean(x^2) + eps) * (w + weight_offset) per row of n; w may be null. Accumulates in
-/// f32; tolerance 1e-5. n is a multiple of 32 where int8 is asked for.
+/// out = x / sqrt(mean(x^2) + eps) * (w + weight_offset) per row of n; w may be null. Accumulates
+/// in f32; tolerance 1e-5. n is a multiple of 32 where int8 is asked for.
 cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
-                             float eps, int n, int tokens, const int32_t* valid,
-                             ActivationOut out, cudaStream_t stream);
+                             float eps, int n, int tokens, const int32_t* valid, ActivationOut out,
+                             cudaStream_t stream);
 
 enum class GateFn : int32_t { kSilu, kGeluTanh, kGeluErf, kGeluQuick };
 

@@ -1,7 +1,8 @@
-// Attention over paged KV: what a launch computes, and the launchers (docs/operators.md, ATTENTION).
+// Attention over paged KV: what a launch computes, and the launchers (docs/operators.md,
+// ATTENTION).
 //
-// Lengths, positions and tables are read on the device, so that one captured graph serves every step;
-// grids follow the capacity and surplus blocks leave at once.
+// Lengths, positions and tables are read on the device, so that one captured graph serves every
+// step; grids follow the capacity and surplus blocks leave at once.
 #pragma once
 
 #include "kv.h"
@@ -29,9 +30,9 @@ struct AttentionCall {
   int32_t causal = 1;
 };
 
-/// Every KV type, head dims up to 512 (multiples of 8), f32 arithmetic: a block per token, KV head and
-/// split of the positions; the query heads of a KV head share its loads. Meant for few tokens per
-/// sequence. Tolerance 1e-5 against the stored values.
+/// Every KV type, head dims up to 512 (multiples of 8), f32 arithmetic: a block per token, KV head
+/// and split of the positions; the query heads of a KV head share its loads. Meant for few tokens
+/// per sequence. Tolerance 1e-5 against the stored values.
 cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
                                    cudaStream_t stream);
 /// Splits that fill the device for this capacity, 1 to kMaxSplits, and the workspace they need.
@@ -39,9 +40,9 @@ inline constexpr int kMaxSplits = 64;
 int attention_splits(const AttentionCall& call, int sms);
 uint64_t attention_split_workspace(const AttentionCall& call, int splits);
 
-/// f16 and q8_0 KV, equal head dims of K and V of 64, 80, 96, 128 or 256: 64 query rows (tokens times
-/// the heads of a KV head) per block on f16 tensor cores. Meant for prefill. sm_80 and later. Tolerance
-/// 1e-3 against the stored values.
+/// f16 and q8_0 KV, equal head dims of K and V of 64, 80, 96, 128 or 256: 64 query rows (tokens
+/// times the heads of a KV head) per block on f16 tensor cores. Meant for prefill. sm_80 and later.
+/// Tolerance 1e-3 against the stored values.
 bool attention_tiled_supports(const AttentionCall& call);
 cudaError_t launch_attention_tiled(const AttentionCall& call, cudaStream_t stream);
 
@@ -51,8 +52,10 @@ __device__ __forceinline__ int sequence_of(const int32_t* q_start, int seqs, int
   int low = 0, high = seqs - 1;
   while (low < high) {
     const int mid = (low + high + 1) / 2;
-    if (q_start[mid] <= token) low = mid;
-    else high = mid - 1;
+    if (q_start[mid] <= token)
+      low = mid;
+    else
+      high = mid - 1;
   }
   return low;
 }

@@ -1,10 +1,11 @@
 // Split-KV attention for decode and small batches (see attention.h).
 //
-// One block serves one token and the query heads of one KV head (up to eight), so K and V are read once
-// for all of them. Its warps take tiles of 32 positions in turn. Scores: lane = position, each lane walks
-// its own K row in 16-byte pieces. Values: lane = a pair of dims, the warp walks the 32 positions. Each
-// warp keeps an online softmax; the block merges its warps, and a second kernel merges the splits. How
-// many splits do work follows from the length on the device, so short contexts pay for one only.
+// One block serves one token and the query heads of one KV head (up to eight), so K and V are read
+// once for all of them. Its warps take tiles of 32 positions in turn. Scores: lane = position, each
+// lane walks its own K row in 16-byte pieces. Values: lane = a pair of dims, the warp walks the 32
+// positions. Each warp keeps an online softmax; the block merges its warps, and a second kernel
+// merges the splits. How many splits do work follows from the length on the device, so short
+// contexts pay for one only.
 #include <cuda_fp16.h>
 
 #include "attention.h"
@@ -147,8 +148,8 @@ __device__ __forceinline__ void add_tile(const AttentionCall& call, int kv_head,
 }
 
 /// A split's result per head: largest score, sum, then dim_v unnormalised values.
-__device__ __forceinline__ float* partial_at(const AttentionCall& call, float* workspace, int splits,
-                                             int token, int head, int split) {
+__device__ __forceinline__ float* partial_at(const AttentionCall& call, float* workspace,
+                                             int splits, int token, int head, int split) {
   const int64_t index = (int64_t{token} * call.n_head + head) * splits + split;
   return workspace + index * (call.kv.dim_v + 2);
 }
@@ -164,8 +165,8 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
                                              int splits, int used, float* workspace,
                                              float* shared) {
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dim = call.kv.dim_v;
-  float* stats = shared;                       // [kWarps][H][2]
-  float* values = shared + kWarps * H * 2;     // [kWarps][H][dim]
+  float* stats = shared;                    // [kWarps][H][2]
+  float* values = shared + kWarps * H * 2;  // [kWarps][H][dim]
 #pragma unroll
   for (int h = 0; h < H; ++h) {
     if (lane == 0) {
@@ -192,15 +193,17 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
       sum += weight[w] * stats[(w * H + h) * 2 + 1];
     }
     float* partial = partial_at(call, workspace, splits, token, head, split);
-    auto* out = reinterpret_cast<float*>(call.out + head * call.out_nb_head +
-                                         token * call.out_nb_token);
+    auto* out =
+        reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
     if (used == 1) sum += sink_weight(call, head, largest);
     const float inverse = sum > 0.f ? 1.f / sum : 0.f;
     for (int i = lane; i < dim; i += 32) {
       float v = 0.f;
       for (int w = 0; w < kWarps; ++w) v = fmaf(weight[w], values[(w * H + h) * dim + i], v);
-      if (used == 1) out[i] = v * inverse;
-      else partial[2 + i] = v;
+      if (used == 1)
+        out[i] = v * inverse;
+      else
+        partial[2 + i] = v;
     }
     if (used > 1 && lane == 0) partial[0] = largest, partial[1] = sum;
   }
@@ -305,8 +308,9 @@ cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace,
         split_kernel<Type, H, C>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
   }
-  split_kernel<Type, H, C><<<dim3(call.kv.n_head * chunks, call.tokens, splits), kWarps * 32, bytes,
-                             stream>>>(call, splits, workspace);
+  split_kernel<Type, H, C>
+      <<<dim3(call.kv.n_head * chunks, call.tokens, splits), kWarps * 32, bytes, stream>>>(
+          call, splits, workspace);
   return cudaPeekAtLastError();
 }
 

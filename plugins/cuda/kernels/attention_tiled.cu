@@ -1,9 +1,10 @@
 // Tiled attention on f16 tensor cores for prefill (see attention.h).
 //
-// A block takes 64 query rows of one KV head: the tokens of one sequence times the query heads that share
-// the head, so K and V are read once for the whole group. It walks the seen positions in tiles, keeps an
-// online softmax per row in registers, and skips tiles that no row sees. Scores and probabilities never
-// leave registers: the result fragment of Q K^T has the layout of the operand fragment of P V.
+// A block takes 64 query rows of one KV head: the tokens of one sequence times the query heads that
+// share the head, so K and V are read once for the whole group. It walks the seen positions in
+// tiles, keeps an online softmax per row in registers, and skips tiles that no row sees. Scores and
+// probabilities never leave registers: the result fragment of Q K^T has the layout of the operand
+// fragment of P V.
 #include <cuda_fp16.h>
 
 #include <climits>
@@ -66,8 +67,7 @@ __device__ __forceinline__ void stage_rows(__half* to, const AttentionCall& call
       *reinterpret_cast<uint4*>(at) = make_uint4(0, 0, 0, 0);
       continue;
     }
-    const char* page =
-        kv_page(kv, call.block_table[seq * call.max_pages + j / kv.page_tokens]);
+    const char* page = kv_page(kv, call.block_table[seq * call.max_pages + j / kv.page_tokens]);
     const int64_t row = kv_row(kv, kv_head, j % kv.page_tokens);
     const char* data = page + (part == KvPart::kK ? 0 : kv.v);
     if constexpr (Type == MINFER_TYPE_F16) {
@@ -84,7 +84,8 @@ __device__ __forceinline__ void stage_rows(__half* to, const AttentionCall& call
 }
 
 template <int D, uint32_t Type>
-__global__ void __launch_bounds__(kWarps * 32) tiled_kernel(const AttentionCall call, int per_tile) {
+__global__ void __launch_bounds__(kWarps * 32)
+    tiled_kernel(const AttentionCall call, int per_tile) {
   extern __shared__ __align__(16) uint8_t raw[];
   auto& sh = *reinterpret_cast<Shared<D>*>(raw);
   constexpr int kStride = Shared<D>::kStride, kN = kKeys<D>;
@@ -139,8 +140,8 @@ __global__ void __launch_bounds__(kWarps * 32) tiled_kernel(const AttentionCall 
 #pragma unroll
       for (int n = 0; n < kN / 8; n += 2) {
         uint32_t b[4];
-        load_matrices(b, sh.k + (n * 8 + lane % 8 + lane / 16 * 8) * kStride + k +
-                             lane / 8 % 2 * 8);
+        load_matrices(b,
+                      sh.k + (n * 8 + lane % 8 + lane / 16 * 8) * kStride + k + lane / 8 % 2 * 8);
         mma_f16(s[n], a, b[0], b[1]);
         mma_f16(s[n + 1], a, b[2], b[3]);
       }
@@ -194,8 +195,7 @@ __global__ void __launch_bounds__(kWarps * 32) tiled_kernel(const AttentionCall 
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
         uint32_t b[4];
-        load_matrices_transposed(
-            b, sh.v + (k * 16 + lane % 16) * kStride + n * 8 + lane / 16 * 8);
+        load_matrices_transposed(b, sh.v + (k * 16 + lane % 16) * kStride + n * 8 + lane / 16 * 8);
         mma_f16(out[n], a, b[0], b[1]);
         mma_f16(out[n + 1], a, b[2], b[3]);
       }
@@ -217,9 +217,9 @@ __global__ void __launch_bounds__(kWarps * 32) tiled_kernel(const AttentionCall 
       total = total * factor + __expf(call.sinks[head] - m);
     }
     const float inverse = total > 0.f ? factor / total : 0.f;
-    auto* to = reinterpret_cast<float*>(call.out + head * call.out_nb_head +
-                                        int64_t{work.first_token + row / group} *
-                                            call.out_nb_token);
+    auto* to =
+        reinterpret_cast<float*>(call.out + head * call.out_nb_head +
+                                 int64_t{work.first_token + row / group} * call.out_nb_token);
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
       to[n * 8 + t * 2] = out[n][h * 2] * inverse;
@@ -247,7 +247,8 @@ cudaError_t launch_for(const AttentionCall& call, cudaStream_t stream) {
   const int group = call.n_head / call.kv.n_head, per_tile = kRows / group;
   // Every sequence may end in a partial tile.
   const int tiles = (call.tokens + per_tile - 1) / per_tile + call.seqs - 1;
-  tiled_kernel<D, Type><<<dim3(tiles, call.kv.n_head), kWarps * 32, kBytes, stream>>>(call, per_tile);
+  tiled_kernel<D, Type>
+      <<<dim3(tiles, call.kv.n_head), kWarps * 32, kBytes, stream>>>(call, per_tile);
   if (call.valid_tokens) clear_padding_kernel<<<call.tokens, 128, 0, stream>>>(call);
   return cudaPeekAtLastError();
 }

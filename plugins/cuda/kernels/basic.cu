@@ -21,7 +21,9 @@ dim3 row_grid(const View& v) {
               static_cast<unsigned>((v.ne[0] + kThreads - 1) / kThreads));
 }
 
-bool is_empty(const View& v) { return v.ne[0] == 0 || v.ne[1] == 0 || v.ne[2] == 0 || v.ne[3] == 0; }
+bool is_empty(const View& v) {
+  return v.ne[0] == 0 || v.ne[1] == 0 || v.ne[2] == 0 || v.ne[3] == 0;
+}
 
 __global__ void binary_kernel(BinaryFn fn, View out, View a, View b, Limit limit) {
   const int i0 = blockIdx.y * blockDim.x + threadIdx.x;
@@ -66,8 +68,8 @@ __global__ void unary_kernel(UnaryFn fn, float p0, float p1, View out, View x, L
       padding ? 0.f : unary_value(fn, p0, p1, *at<const float>(x, i0, r.i1, r.i2, r.i3));
 }
 
-__global__ void norm_strided_kernel(View out, View x, const float* w, float weight_offset, float eps,
-                                    Limit limit) {
+__global__ void norm_strided_kernel(View out, View x, const float* w, float weight_offset,
+                                    float eps, Limit limit) {
   const int row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;
   if (row >= out.ne[1] * out.ne[2] * out.ne[3]) return;
   const Index r = row_index(out, row);
@@ -129,7 +131,9 @@ __global__ void concat_kernel(View out, View x, int axis, int offset, Limit limi
       padding ? 0.f : *at<const float>(x, i0, r.i1, r.i2, r.i3);
 }
 
-__global__ void set_counts_kernel(StepCounts* to, StepCounts counts) { *to = counts; }
+__global__ void set_counts_kernel(StepCounts* to, StepCounts counts) {
+  *to = counts;
+}
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // Launchers of the plain operators on strided f32 tensors. Formulas: docs/operators.md.
 //
-// All write zeros for padding entries (Limit) and accumulate in f32. Index types are i32. Launchers only
-// enqueue; errors of the launch are returned, faults surface at the next wait.
+// All write zeros for padding entries (Limit) and accumulate in f32. Index types are i32. Launchers
+// only enqueue; errors of the launch are returned, faults surface at the next wait.
 #pragma once
 
 #include "activation.h"

@@ -1,8 +1,9 @@
-// Matrix times many f16 activation rows on f16 tensor cores, weights dequantised on the way (matmul.h).
+// Matrix times many f16 activation rows on f16 tensor cores, weights dequantised on the way
+// (matmul.h).
 //
-// A block computes 128 weight rows times 128 tokens. Weight tiles are staged as they are; every 64 of k
-// are dequantised into an f16 tile in shared memory, which eight warps multiply (each 32 rows x 64
-// tokens). Serves every type, and the devices whose integer tensor cores are missing.
+// A block computes 128 weight rows times 128 tokens. Weight tiles are staged as they are; every 64
+// of k are dequantised into an f16 tile in shared memory, which eight warps multiply (each 32 rows
+// x 64 tokens). Serves every type, and the devices whose integer tensor cores are missing.
 #include "matmul.h"
 #include "weight_stage.cuh"
 
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kTokens = 128;
-constexpr int kStep = 64;              // of k
-constexpr int kStride = kStep + 8;     // halves; an odd number of 16-byte units, so no bank conflicts
+constexpr int kStep = 64;           // of k
+constexpr int kStride = kStep + 8;  // halves; an odd number of 16-byte units, so no bank conflicts
 
 template <class T>
 struct Shared {
@@ -59,8 +60,8 @@ __device__ __forceinline__ void unpack_weights(Shared<Tile<Type>>& sh, int buffe
   }
 }
 
-__device__ __forceinline__ void multiply_step(const __half* w, const __half* x, int row0, int token0,
-                                              float (&acc)[2][8][4]) {
+__device__ __forceinline__ void multiply_step(const __half* w, const __half* x, int row0,
+                                              int token0, float (&acc)[2][8][4]) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int k = 0; k < kStep; k += 16) {
@@ -72,8 +73,8 @@ __device__ __forceinline__ void multiply_step(const __half* w, const __half* x, 
 #pragma unroll
     for (int n = 0; n < 8; n += 2) {
       uint32_t b[4];
-      load_matrices(b, x + (token0 + n * 8 + lane % 8 + lane / 16 * 8) * kStride + k +
-                           lane / 8 % 2 * 8);
+      load_matrices(
+          b, x + (token0 + n * 8 + lane % 8 + lane / 16 * 8) * kStride + k + lane / 8 % 2 * 8);
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         mma_f16(acc[m][n], a[m], b[0], b[1]);
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <uint32_t Type>
-constexpr bool kTaken = Type != MINFER_TYPE_F32 && Type != MINFER_TYPE_BF16;
+constexpr bool kTaken = Type != MINFER_TYPE_F32&& Type != MINFER_TYPE_BF16;
 
 }  // namespace
 
@@ -153,8 +154,8 @@ cudaError_t launch_gemm_half(const MatmulCall& call, HalfRows x, cudaStream_t st
     dispatch_type(type, [&]<uint32_t Type>() {
       if constexpr (kTaken<Type>) {
         constexpr auto kBytes = static_cast<int>(sizeof(Shared<Tile<Type>>));
-        error = cudaFuncSetAttribute(gemm_kernel<Type>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+        error = cudaFuncSetAttribute(gemm_kernel<Type>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     kBytes);
         if (error != cudaSuccess) return;
         const dim3 grid((call.tokens + kTokens - 1) / kTokens, total);
         gemm_kernel<Type><<<grid, kThreads, kBytes, stream>>>(groups, x);

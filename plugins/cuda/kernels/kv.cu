@@ -103,7 +103,9 @@ __global__ void page_kernel(KvPages pages, uint32_t page_index, float* canonical
   }
 }
 
-int64_t align_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+int64_t align_up(int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace
 
@@ -135,8 +137,7 @@ cudaError_t launch_export_page(const KvPages& pages, uint32_t page, float* canon
 cudaError_t launch_import_page(const KvPages& pages, uint32_t page, const float* canonical,
                                cudaStream_t stream) {
   const int rows = 2 * pages.n_head * pages.page_tokens;
-  page_kernel<true>
-      <<<(rows + 3) / 4, 128, 0, stream>>>(pages, page, const_cast<float*>(canonical));
+  page_kernel<true><<<(rows + 3) / 4, 128, 0, stream>>>(pages, page, const_cast<float*>(canonical));
   return cudaPeekAtLastError();
 }
 

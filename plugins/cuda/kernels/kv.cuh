@@ -34,7 +34,8 @@ __device__ __forceinline__ float kv_load(const KvPages& p, KvPart part, const ch
 }
 
 /// Stores element i of the row; called by whole warps whose lane l holds an i with i % 32 == l.
-/// `active` lanes write. q8_0 rounds as the file type does: scale max/127 in f16, quants by the f32.
+/// `active` lanes write. q8_0 rounds as the file type does: scale max/127 in f16, quants by the
+/// f32.
 __device__ __forceinline__ void kv_store(const KvPages& p, KvPart part, char* page, int64_t row,
                                          int i, float v, bool active) {
   const int dim = part == KvPart::kK ? p.dim_k : p.dim_v;

@@ -1,8 +1,9 @@
 // KV pages: their layout, and the kernels that fill, copy, export and import them.
 //
-// A page holds K then V of one layer for page_tokens positions: rows of head_dim, ordered by KV head,
-// then place in the page, so that an attention tile of one head is contiguous. q8_0 keeps the quants in
-// that order and the f16 scales of each block of 32 in a plane behind them, which keeps rows aligned.
+// A page holds K then V of one layer for page_tokens positions: rows of head_dim, ordered by KV
+// head, then place in the page, so that an attention tile of one head is contiguous. q8_0 keeps the
+// quants in that order and the f16 scales of each block of 32 in a plane behind them, which keeps
+// rows aligned.
 #pragma once
 
 #include "view.h"
@@ -25,11 +26,12 @@ struct KvPages {
 /// Fills the offsets and page_bytes from type, heads, dims and page_tokens.
 void lay_out_page(KvPages& pages);
 
-/// How heads are rotated. `turns[p]` is the angle of pair p at position 1 as a fraction of a full turn
-/// in 64-bit fixed point, so that position times turns wraps exactly, however large the position.
+/// How heads are rotated. `turns[p]` is the angle of pair p at position 1 as a fraction of a full
+/// turn in 64-bit fixed point, so that position times turns wraps exactly, however large the
+/// position.
 struct Rope {
-  const uint64_t* turns = nullptr;    ///< [n_rot / 2], null: no rotation
-  const float* factors = nullptr;     ///< [n_rot / 2] divides the angle, or null
+  const uint64_t* turns = nullptr;  ///< [n_rot / 2], null: no rotation
+  const float* factors = nullptr;   ///< [n_rot / 2] divides the angle, or null
   int32_t n_rot = 0;
   int32_t interleaved = 0;
   float amplitude = 1.f;
@@ -60,8 +62,9 @@ struct HeadsCall {
   const int32_t* valid = nullptr;
 };
 
-/// Per-head norm, rotation and KV store of up to three operands in one launch: ROPE, KV_STORE and their
-/// fusion. A warp per head; head dims up to 512. Padding tokens store nothing and write zeros.
+/// Per-head norm, rotation and KV store of up to three operands in one launch: ROPE, KV_STORE and
+/// their fusion. A warp per head; head dims up to 512. Padding tokens store nothing and write
+/// zeros.
 cudaError_t launch_heads(const HeadsCall& call, cudaStream_t stream);
 
 /// A page in canonical form (f32 K [dim_k, n_head, page_tokens], then V) from or to `canonical`.

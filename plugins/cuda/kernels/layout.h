@@ -1,10 +1,11 @@
 // tile32: the one layout in which the CUDA plugin holds matrices, for every type.
 //
-// 32 consecutive rows times one block along k (32 elements, or a K-quant's 256) form a tile. Inside a
-// tile the file's blocks are cut into segments of 16, 4, 2 or 1 bytes and transposed: segment s of rows
-// 0..31 lies together, so a warp whose lane is the row loads 512 aligned bytes at once. Tiles of 32 rows
-// follow each other along k, row groups follow. A tile holds exactly the bytes of its blocks; only the
-// last row group is padded (with zero rows). Decode, small batches, prefill and the gather read it.
+// 32 consecutive rows times one block along k (32 elements, or a K-quant's 256) form a tile. Inside
+// a tile the file's blocks are cut into segments of 16, 4, 2 or 1 bytes and transposed: segment s
+// of rows 0..31 lies together, so a warp whose lane is the row loads 512 aligned bytes at once.
+// Tiles of 32 rows follow each other along k, row groups follow. A tile holds exactly the bytes of
+// its blocks; only the last row group is padded (with zero rows). Decode, small batches, prefill
+// and the gather read it.
 //
 // This file is the table of types; the kernels' readers are in tile.cuh. Pure, thread-safe.
 #pragma once
@@ -40,8 +41,8 @@ const TypeLayout* find_layout(uint32_t type);
 /// Bytes of a matrix of `od` rows of `id` elements (id a multiple of block_k) in tile32.
 uint64_t tiled_bytes(const TypeLayout& layout, int64_t id, int64_t od);
 
-/// Repacks the file's rows into tile32 on the host. The device does the same in repack.cu; this one is
-/// the reference for it. `out` has tiled_bytes().
+/// Repacks the file's rows into tile32 on the host. The device does the same in repack.cu; this one
+/// is the reference for it. `out` has tiled_bytes().
 void repack_on_host(const TypeLayout& layout, const uint8_t* rows, int64_t id, int64_t od,
                     uint8_t* out);
 

@@ -2,8 +2,8 @@
 //
 // A call multiplies one activation by up to four matrices of one input length (QKV, gate and up):
 //   out[o, t] = sum_i weight[i, o] * x[i, t] + bias[o] + residual[o, t]
-// Weights are in tile32. Every family accumulates in f32 (integer products exactly, per 32 elements)
-// and writes zeros for padding tokens.
+// Weights are in tile32. Every family accumulates in f32 (integer products exactly, per 32
+// elements) and writes zeros for padding tokens.
 #pragma once
 
 #include "activation.h"
@@ -40,7 +40,8 @@ cudaError_t launch_matmul_generic(const MatmulCall& call, const float* x, int64_
 inline constexpr int kMmvqMaxTokens = 8;
 cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream);
 
-/// Types of mmq_supports, any number of tokens: int8 tensor cores (sm_80 and later). Tolerance 2e-2.
+/// Types of mmq_supports, any number of tokens: int8 tensor cores (sm_80 and later). Tolerance
+/// 2e-2.
 bool mmq_supports(uint32_t type);
 /// Dynamic shared memory of the launch, to be compared with the device's limit.
 uint64_t mmq_shared_bytes(uint32_t type, int tokens);
@@ -55,7 +56,8 @@ cudaError_t launch_mmq(const MatmulCall& call, Int8Rows x, int splits, float* wo
 bool gemm_half_supports(uint32_t type);
 cudaError_t launch_gemm_half(const MatmulCall& call, HalfRows x, cudaStream_t stream);
 
-/// out[:, j, t] = weight[:, :, ids[j, t]]^T x[:, j or 0, t] with f32 activations. Strides in floats.
+/// out[:, j, t] = weight[:, :, ids[j, t]]^T x[:, j or 0, t] with f32 activations. Strides in
+/// floats.
 struct ExpertCall {
   const uint8_t* weight = nullptr;
   uint32_t type = 0;
@@ -98,8 +100,8 @@ __device__ __forceinline__ void put_result(const MatmulSegment& s, int row, int 
   s.out[token * s.out_stride + row] = v;
 }
 
-/// Launches f.template operator()<Type>(groups, total) once per run of segments of one type, so that a
-/// call of mixed types (Q4_K query and key, Q6_K value) works with kernels of one type each.
+/// Launches f.template operator()<Type>(groups, total) once per run of segments of one type, so
+/// that a call of mixed types (Q4_K query and key, Q6_K value) works with kernels of one type each.
 template <class F>
 cudaError_t for_each_type_run(const MatmulCall& call, int rows_per_group, F&& f) {
   for (int s = 0; s < call.n_segments;) {

@@ -1,8 +1,9 @@
-// Matrix times f32 activations for every type: dequantise 32 weights into registers, multiply (matmul.h).
+// Matrix times f32 activations for every type: dequantise 32 weights into registers, multiply
+// (matmul.h).
 //
-// Lane = weight row, a warp takes every eighth sub-block of 32 along k, a block covers 32 rows and up to
-// eight tokens. Slow for many tokens, exact for all: the reference that the other families are tested
-// against on the device.
+// Lane = weight row, a warp takes every eighth sub-block of 32 along k, a block covers 32 rows and
+// up to eight tokens. Slow for many tokens, exact for all: the reference that the other families
+// are tested against on the device.
 #include "matmul.h"
 #include "tile.cuh"
 

@@ -1,5 +1,5 @@
-// Tensor-core and asynchronous-copy instructions, thinly wrapped, with what older architectures lack
-// replaced or trapped. Fragment layouts are those of the PTX manual: lane = 4 g + t.
+// Tensor-core and asynchronous-copy instructions, thinly wrapped, with what older architectures
+// lack replaced or trapped. Fragment layouts are those of the PTX manual: lane = 4 g + t.
 #pragma once
 
 #include <cuda_fp16.h>

@@ -1,11 +1,11 @@
 // MMQ: quantised matrix times many int8 activation rows on int8 tensor cores (matmul.h).
 //
 // A block computes 128 weight rows times 32, 64 or 128 tokens. Weight tiles are staged as they are;
-// a lane's fragment of mma.m16n8k32 is one 4-byte word of a row's 16-byte segment, so quants go from the
-// staged tile to registers without an unpacked copy. Products of 32 elements are exact integers; scales
-// (and minima times the activation's sum) are folded in after each. Types with two scales in 32 elements
-// use m16n8k16. Where the grid is too small to fill the device, k is cut and a second kernel adds the
-// parts in a fixed order.
+// a lane's fragment of mma.m16n8k32 is one 4-byte word of a row's 16-byte segment, so quants go
+// from the staged tile to registers without an unpacked copy. Products of 32 elements are exact
+// integers; scales (and minima times the activation's sum) are folded in after each. Types with two
+// scales in 32 elements use m16n8k16. Where the grid is too small to fill the device, k is cut and
+// a second kernel adds the parts in a fixed order.
 #include "matmul.h"
 #include "weight_stage.cuh"
 
@@ -16,12 +16,12 @@ constexpr int kThreads = 256;
 constexpr int kRowWarps = 4;
 
 template <class T>
-constexpr int x_stride() { return kStageSubs<T> * 32 + 16; }  // shifts the banks of consecutive tokens
+inline constexpr int kXStride = kStageSubs<T> * 32 + 16;  // shifts the banks of consecutive tokens
 
 template <class T, int BN>
 struct Shared {
   alignas(16) uint8_t weights[2][kStageBytes<T>];
-  alignas(16) int8_t x[2][BN * x_stride<T>()];
+  alignas(16) int8_t x[2][BN * kXStride<T>];
   alignas(16) ActMeta meta[2][BN * kStageSubs<T>];
   float2 scales[kStageSubs<T> * kBlockRows];  ///< (s, m), or (s0, s1) with two scales
 };
@@ -34,7 +34,7 @@ __device__ __forceinline__ void stage_activations(Shared<T, BN>& sh, int buffer,
   for (int i = threadIdx.x; i < BN * n * 2; i += kThreads) {
     const int token = i / (n * 2), unit = i % (n * 2);
     const int64_t from = min(first_token + token, tokens - 1);
-    copy16_async(&sh.x[buffer][token * x_stride<T>() + unit * 16],
+    copy16_async(&sh.x[buffer][token * kXStride<T> + unit * 16],
                  x.quants + from * id + sub * 32 + unit * 16);
   }
   for (int i = threadIdx.x; i < BN * n; i += kThreads) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void multiply_sub(const Shared<T, BN>& sh, int buffer
   }
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
-    const int8_t* x = &sh.x[buffer][(first + n * 8 + g) * x_stride<T>() + sub * 32 + t * 4];
+    const int8_t* x = &sh.x[buffer][(first + n * 8 + g) * kXStride<T> + sub * 32 + t * 4];
     const int b0 = *reinterpret_cast<const int*>(x), b1 = *reinterpret_cast<const int*>(x + 16);
     const ActMeta* meta = &sh.meta[buffer][(first + n * 8 + t * 2) * kStageSubs<T> + sub];
     const ActMeta meta0 = meta[0], meta1 = meta[kStageSubs<T>];
@@ -192,23 +192,15 @@ __global__ void add_parts_kernel(const SegmentGroups groups, const float* partia
              token >= valid_of(groups.call.valid, tokens), v);
 }
 
-template <class F>
-bool dispatch_mmq(uint32_t type, F&& f) {
-  bool known = false;
-  dispatch_type(type, [&]<uint32_t Type>() {
-    constexpr bool kTaken = Type == MINFER_TYPE_Q4_0 || Type == MINFER_TYPE_Q4_1 ||
-                            Type == MINFER_TYPE_Q5_0 || Type == MINFER_TYPE_Q5_1 ||
-                            Type == MINFER_TYPE_Q8_0 || Type == MINFER_TYPE_Q4_K ||
-                            Type == MINFER_TYPE_Q5_K || Type == MINFER_TYPE_Q6_K;
-    if constexpr (kTaken) {
-      known = true;
-      f.template operator()<Type>();
-    }
-  });
-  return known;
-}
+template <uint32_t Type>
+constexpr bool kTaken =
+    Type == MINFER_TYPE_Q4_0 || Type == MINFER_TYPE_Q4_1 || Type == MINFER_TYPE_Q5_0 ||
+    Type == MINFER_TYPE_Q5_1 || Type == MINFER_TYPE_Q8_0 || Type == MINFER_TYPE_Q4_K ||
+    Type == MINFER_TYPE_Q5_K || Type == MINFER_TYPE_Q6_K;
 
-int block_tokens(int tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+int block_tokens(int tokens) {
+  return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128;
+}
 
 template <uint32_t Type, int BN>
 cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x, int splits,
@@ -230,17 +222,19 @@ cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x
 }  // namespace
 
 bool mmq_supports(uint32_t type) {
-  return dispatch_mmq(type, []<uint32_t Type>() {});
+  return mmq_shared_bytes(type, 1) > 0;
 }
 
 uint64_t mmq_shared_bytes(uint32_t type, int tokens) {
   uint64_t bytes = 0;
-  dispatch_mmq(type, [&]<uint32_t Type>() {
-    using T = Tile<Type>;
-    const int bn = block_tokens(tokens);
-    bytes = bn == 32   ? sizeof(Shared<T, 32>)
-            : bn == 64 ? sizeof(Shared<T, 64>)
-                       : sizeof(Shared<T, 128>);
+  dispatch_type(type, [&]<uint32_t Type>() {
+    if constexpr (kTaken<Type>) {
+      using T = Tile<Type>;
+      const int bn = block_tokens(tokens);
+      bytes = bn == 32   ? sizeof(Shared<T, 32>)
+              : bn == 64 ? sizeof(Shared<T, 64>)
+                         : sizeof(Shared<T, 128>);
+    }
   });
   return bytes;
 }
@@ -264,11 +258,13 @@ cudaError_t launch_mmq(const MatmulCall& call, Int8Rows x, int splits, float* wo
   if (call.tokens == 0) return cudaSuccess;
   const auto run = [&](uint32_t type, const SegmentGroups& groups, int total) {
     cudaError_t error = cudaErrorInvalidValue;
-    dispatch_mmq(type, [&]<uint32_t Type>() {
-      const int bn = block_tokens(call.tokens);
-      error = bn == 32   ? launch_for<Type, 32>(groups, total, x, splits, workspace, stream)
-              : bn == 64 ? launch_for<Type, 64>(groups, total, x, splits, workspace, stream)
-                         : launch_for<Type, 128>(groups, total, x, splits, workspace, stream);
+    dispatch_type(type, [&]<uint32_t Type>() {
+      if constexpr (kTaken<Type>) {
+        const int bn = block_tokens(call.tokens);
+        error = bn == 32   ? launch_for<Type, 32>(groups, total, x, splits, workspace, stream)
+                : bn == 64 ? launch_for<Type, 64>(groups, total, x, splits, workspace, stream)
+                           : launch_for<Type, 128>(groups, total, x, splits, workspace, stream);
+      }
     });
     return error;
   };

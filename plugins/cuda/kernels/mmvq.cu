@@ -1,22 +1,25 @@
 // MMVQ: quantised matrix times one to eight int8 activation rows by dp4a (matmul.h).
 //
-// Decode streams weights, so everything here serves the loads: lane = row, so that a warp's load of a
-// segment is 512 consecutive bytes and no lane waits for another; warps of a block share 32 rows and cut
-// k between them, so that a few thousand rows still fill the device; the weights of a sub-block are
-// decoded once for all tokens. Activations are read at warp-uniform addresses, through L1.
+// Decode streams weights, so everything here serves the loads: lane = row, so that a warp's load of
+// a segment is 512 consecutive bytes and no lane waits for another; warps of a block share 32 rows
+// and cut k between them, so that a few thousand rows still fill the device; the weights of a
+// sub-block are decoded once for all tokens. Activations are read at warp-uniform addresses,
+// through L1.
 #include "matmul.h"
 #include "tile.cuh"
 
 namespace minfer_cuda {
 namespace {
 
-/// Sub-blocks a warp takes at a time: K-quants keep pairs together, which share their nibbles' bytes.
+/// Sub-blocks a warp takes at a time: K-quants keep pairs together, which share their nibbles'
+/// bytes.
 template <class T>
 inline constexpr int kItemSubs = T::kSubs == 8 ? 2 : 1;
 
 template <class T, int N>
 __device__ __forceinline__ void add_sub_block(const uint8_t* tile, int lane, int b, int sub,
-                                              const Int8Rows& x, int id, int used, float (&acc)[N]) {
+                                              const Int8Rows& x, int id, int used,
+                                              float (&acc)[N]) {
   int w[8];
   T::words(tile, lane, b, w);
   const Scales sc = T::scales(tile, lane, b);
@@ -94,10 +97,14 @@ cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream)
     dispatch_type(type, [&]<uint32_t Type>() {
       if constexpr (Tile<Type>::kInt8) {
         known = true;
-        if (call.tokens == 1) launch_for<Type, 1>(groups, total, x, stream);
-        else if (call.tokens == 2) launch_for<Type, 2>(groups, total, x, stream);
-        else if (call.tokens <= 4) launch_for<Type, 4>(groups, total, x, stream);
-        else launch_for<Type, 8>(groups, total, x, stream);
+        if (call.tokens == 1)
+          launch_for<Type, 1>(groups, total, x, stream);
+        else if (call.tokens == 2)
+          launch_for<Type, 2>(groups, total, x, stream);
+        else if (call.tokens <= 4)
+          launch_for<Type, 4>(groups, total, x, stream);
+        else
+          launch_for<Type, 8>(groups, total, x, stream);
       }
     });
     return known ? cudaPeekAtLastError() : cudaErrorInvalidValue;

@@ -109,11 +109,14 @@ __global__ void __launch_bounds__(kThreads) top_k_kernel(View out, View x, int k
       if (candidate < below && candidate > key) key = candidate;
     }
     below = block_max_key(key, scratch);
-    if (threadIdx.x == 0) to[found] = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(below));
+    if (threadIdx.x == 0)
+      to[found] = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(below));
   }
 }
 
-int rows_of(const View& v) { return v.ne[1] * v.ne[2] * v.ne[3]; }
+int rows_of(const View& v) {
+  return v.ne[1] * v.ne[2] * v.ne[3];
+}
 
 }  // namespace
 

@@ -1,9 +1,10 @@
 // Readers of tile32 (layout.h): one specialisation of Tile per type.
 //
-// Every quantised type is presented in one form, 32 elements (a sub-block) at a time: eight words of
-// four int8 quants, and scales so that element i is s * q + m, where (s, m) may differ between elements
-// 0..15 and 16..31. Integer kernels use words and scales; dequantize32 turns them into floats, exactly
-// as the file's type defines it up to one f32 rounding. Pointers may be global or shared memory.
+// Every quantised type is presented in one form, 32 elements (a sub-block) at a time: eight words
+// of four int8 quants, and scales so that element i is s * q + m, where (s, m) may differ between
+// elements 0..15 and 16..31. Integer kernels use words and scales; dequantize32 turns them into
+// floats, exactly as the file's type defines it up to one f32 rounding. Pointers may be global or
+// shared memory.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +42,8 @@ __device__ __forceinline__ uint32_t spread_bits(uint32_t bits, int to) {
   return (((bits & 0xfu) * 0x00204081u) & 0x01010101u) << to;
 }
 
-/// Bytes 0..3 of `nibbles` (each 0..15) looked up in a table of 16 int8 values in two words of 64 bits.
+/// Bytes 0..3 of `nibbles` (each 0..15) looked up in a table of 16 int8 values in two words of 64
+/// bits.
 __device__ __forceinline__ int lookup_bytes(uint32_t nibbles, uint64_t low, uint64_t high) {
   uint32_t out = 0;
 #pragma unroll
@@ -72,9 +74,9 @@ struct TileBase {
   static constexpr int kBlockK = K;
   static constexpr int kBlockBytes = Bytes;
   static constexpr int kTileBytes = kTileRows * Bytes;
-  static constexpr int kSubs = K / 32;            ///< sub-blocks of a tile
-  static constexpr bool kTwoScales = TwoScales;   ///< s0 != s1 is possible
-  static constexpr bool kHasMin = HasMin;         ///< m0, m1 may be non-zero
+  static constexpr int kSubs = K / 32;           ///< sub-blocks of a tile
+  static constexpr bool kTwoScales = TwoScales;  ///< s0 != s1 is possible
+  static constexpr bool kHasMin = HasMin;        ///< m0, m1 may be non-zero
   static constexpr bool kInt8 = true;
 
   static __device__ __forceinline__ uint4 unit(const uint8_t* tile, int row, int i) {
@@ -404,9 +406,9 @@ __device__ __forceinline__ void dequantize32(const uint8_t* tile, int row, int b
 template <class F>
 bool dispatch_type(uint32_t type, F&& f) {
   switch (type) {
-#define MINFER_CASE(t)                    \
-  case t:                                 \
-    f.template operator()<t>();           \
+#define MINFER_CASE(t)          \
+  case t:                       \
+    f.template operator()<t>(); \
     return true;
     MINFER_CASE(MINFER_TYPE_F32)
     MINFER_CASE(MINFER_TYPE_F16)

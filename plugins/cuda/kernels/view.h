@@ -24,7 +24,8 @@ struct StepCounts {
   int32_t reserved;
 };
 
-/// Entries of `axis` from *count on are padding: kernels write zeros there. A null count: all valid.
+/// Entries of `axis` from *count on are padding: kernels write zeros there. A null count: all
+/// valid.
 struct Limit {
   const int32_t* count = nullptr;
   int32_t axis = 0;

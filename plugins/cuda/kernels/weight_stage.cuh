@@ -1,5 +1,5 @@
-// Staging of weight tiles in shared memory for tensor-core kernels: 128 rows times a piece of k, copied
-// as they are (tile32 bytes), so that a stage costs what the file's bits cost.
+// Staging of weight tiles in shared memory for tensor-core kernels: 128 rows times a piece of k,
+// copied as they are (tile32 bytes), so that a stage costs what the file's bits cost.
 #pragma once
 
 #include "matmul.h"
@@ -17,9 +17,9 @@ inline constexpr int kStageSubs = T::kSubs == 8 ? 8 : 4;
 
 /// Bytes of one row group in a stage.
 template <class T>
-inline constexpr int kStageGroupBytes = kStageSubs<T> / T::kSubs * T::kTileBytes;
+inline constexpr int kStageGroupBytes = kStageSubs<T> / T::kSubs* T::kTileBytes;
 template <class T>
-inline constexpr int kStageBytes = kBlockGroups * kStageGroupBytes<T>;
+inline constexpr int kStageBytes = kBlockGroups* kStageGroupBytes<T>;
 
 /// Where a block's weights are: rows [first_group * 32, + 128) of a matrix of `groups` row groups.
 struct WeightRows {
@@ -29,8 +29,8 @@ struct WeightRows {
   int tiles;  ///< along k
 };
 
-/// Starts copying sub-blocks [sub, sub + kStageSubs) that exist (sub < subs). Row groups past the end
-/// repeat the last one; their results are not written.
+/// Starts copying sub-blocks [sub, sub + kStageSubs) that exist (sub < subs). Row groups past the
+/// end repeat the last one; their results are not written.
 template <class T>
 __device__ __forceinline__ void stage_weights(uint8_t* to, const WeightRows& rows, int sub,
                                               int subs) {

@@ -22,7 +22,9 @@ std::string& missing() {
   return reason;
 }
 
-void log_to_stderr(void*, int32_t, const char* line) { std::fprintf(stderr, "[cuda] %s\n", line); }
+void log_to_stderr(void*, int32_t, const char* line) {
+  std::fprintf(stderr, "[cuda] %s\n", line);
+}
 
 const minfer_host& host() {
   static const minfer_host table = [] {
@@ -38,7 +40,9 @@ const minfer_host& host() {
 
 }  // namespace
 
-const std::string& Gpu::reason() { return missing(); }
+const std::string& Gpu::reason() {
+  return missing();
+}
 
 Gpu* Gpu::instance() {
   static Gpu* const gpu = []() -> Gpu* {
@@ -266,7 +270,8 @@ uint32_t Split::activation(std::vector<int64_t> ne, bool escapes, uint32_t type)
   return add(type, MINFER_TENSOR_ACTIVATION, std::move(ne), escapes ? MINFER_FLAG_ESCAPES : 0);
 }
 
-uint32_t Split::view(uint32_t of, std::vector<int64_t> ne, std::vector<int64_t> nb, int64_t offset) {
+uint32_t Split::view(uint32_t of, std::vector<int64_t> ne, std::vector<int64_t> nb,
+                     int64_t offset) {
   const minfer_tensor owner = tensors_[of];
   const uint32_t t = add(owner.type, MINFER_TENSOR_ACTIVATION, std::move(ne), 0);
   nb.resize(4, 0);
@@ -335,13 +340,14 @@ void Split::materialise() {
     unit.weight_stride = sizeof(minfer_weight);
     unit.weights = weights.data();
     unit.model = model_;
-    MINFER_OK_OR_FAIL(p.weights_import(Gpu::instance()->device(), &unit, nullptr, &weights_, error));
+    MINFER_OK_OR_FAIL(
+        p.weights_import(Gpu::instance()->device(), &unit, nullptr, &weights_, error));
   }
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     const minfer_tensor& tensor = tensors_[t];
-    const bool bound = tensor.kind == MINFER_TENSOR_INPUT ||
-                       (tensor.kind == MINFER_TENSOR_ACTIVATION &&
-                        (tensor.flags & MINFER_FLAG_ESCAPES));
+    const bool bound =
+        tensor.kind == MINFER_TENSOR_INPUT ||
+        (tensor.kind == MINFER_TENSOR_ACTIVATION && (tensor.flags & MINFER_FLAG_ESCAPES));
     if (!bound) continue;
     Memory m;
     m.bytes = static_cast<uint64_t>(tensor.nb[3] * tensor.ne[3]);
@@ -389,13 +395,16 @@ void Split::check_guards() {
   for (const auto& [t, m] : memory_) {
     if (tensors_[t].kind == MINFER_TENSOR_INPUT) continue;
     std::vector<uint32_t> all((m.bytes + 2 * kGuard) / 4);
-    MINFER_OK_OR_FAIL(p.buffer_read(Gpu::instance()->queue(), m.buffer, 0, all.data(),
-                                    all.size() * 4, error));
+    MINFER_OK_OR_FAIL(
+        p.buffer_read(Gpu::instance()->queue(), m.buffer, 0, all.data(), all.size() * 4, error));
     MINFER_OK_OR_FAIL(p.queue_wait(Gpu::instance()->queue(), error));
     for (size_t i = 0; i < all.size(); ++i) {
       const bool guard = i < kGuard / 4 || i >= all.size() - kGuard / 4;
-      if (guard) ASSERT_EQ(all[i], kGuardPattern) << "guard of tensor " << t << " at word " << i;
-      else ASSERT_NE(all[i], kPoison) << "tensor " << t << " not written at element " << i - kGuard / 4;
+      if (guard)
+        ASSERT_EQ(all[i], kGuardPattern) << "guard of tensor " << t << " at word " << i;
+      else
+        ASSERT_NE(all[i], kPoison)
+            << "tensor " << t << " not written at element " << i - kGuard / 4;
     }
   }
 }
@@ -418,8 +427,7 @@ void Split::compile(const GateOverrides& gates) {
   ASSERT_EQ(verdict.supported, 1u) << verdict.reason;
   info_ = {};
   info_.struct_size = sizeof info_;
-  MINFER_OK_OR_FAIL(
-      p.plan_compile(Gpu::instance()->device(), &s, &values, &plan_, &info_, error));
+  MINFER_OK_OR_FAIL(p.plan_compile(Gpu::instance()->device(), &s, &values, &plan_, &info_, error));
   MINFER_OK_OR_FAIL(p.buffer_alloc(Gpu::instance()->device(), info_.workspace_bytes + kGuard,
                                    &workspace_, error));
   bind();

@@ -33,17 +33,17 @@ class Gpu {
 };
 
 /// Skips the test, visibly, where there is no GPU.
-#define MINFER_REQUIRE_GPU()                                                       \
-  if (!::minfer_cuda::test::Gpu::instance()) {                                     \
-    GTEST_SKIP() << "no usable GPU: " << ::minfer_cuda::test::Gpu::reason();       \
+#define MINFER_REQUIRE_GPU()                                                 \
+  if (!::minfer_cuda::test::Gpu::instance()) {                               \
+    GTEST_SKIP() << "no usable GPU: " << ::minfer_cuda::test::Gpu::reason(); \
   }
 
 /// Fails the test when an ABI call did not succeed.
-#define MINFER_OK_OR_FAIL(call)                                  \
-  do {                                                           \
-    minfer_error error_{};                                       \
-    minfer_error* error = &error_;                               \
-    const minfer_status status_ = (call);                        \
+#define MINFER_OK_OR_FAIL(call)                                    \
+  do {                                                             \
+    minfer_error error_{};                                         \
+    minfer_error* error = &error_;                                 \
+    const minfer_status status_ = (call);                          \
     ASSERT_EQ(status_, MINFER_OK) << #call << ": " << error_.text; \
   } while (0)
 
@@ -122,9 +122,9 @@ class Split {
   std::vector<std::vector<uint32_t>> sources_;
   std::vector<std::vector<uint8_t>> params_;
   std::vector<minfer_kv_desc> kv_;
-  std::map<uint32_t, std::vector<uint8_t>> data_;     // inputs and weights
+  std::map<uint32_t, std::vector<uint8_t>> data_;  // inputs and weights
   std::map<uint32_t, uint32_t> uses_;
-  std::map<uint32_t, Memory> memory_;                 // inputs and escaping activations
+  std::map<uint32_t, Memory> memory_;  // inputs and escaping activations
   std::vector<minfer_buffer*> regions_;
   minfer_buffer* workspace_ = nullptr;
   minfer_weights* weights_ = nullptr;

@@ -1,0 +1,79 @@
+// Decisions of the matmul table for simulated devices; needs no GPU.
+#include "../host/dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace minfer_cuda {
+namespace {
+
+Caps device(int cc, uint64_t shared) {
+  Caps caps;
+  caps.cc = cc;
+  caps.sms = 100;
+  caps.shared_bytes = shared;
+  return caps;
+}
+
+Gates gates_with(std::initializer_list<std::pair<Gate, int64_t>> changes) {
+  std::vector<int64_t> values;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(Gate::kCount); ++i) {
+    values.push_back(gate_table()[i].default_value);
+  }
+  for (const auto& [gate, value] : changes) values[static_cast<uint32_t>(gate)] = value;
+  const minfer_gate_values given{sizeof given, static_cast<uint32_t>(values.size()), values.data()};
+  return Gates(&given);
+}
+
+MatmulKernel kernel(const Caps& caps, const Gates& gates, uint32_t type, int64_t tokens) {
+  return choose_matmul(caps, gates, {type, 4096, 4096, tokens}).kernel;
+}
+
+TEST(DispatchTest, LadderByTokens) {
+  const Caps ampere = device(86, 99 << 10);
+  const Gates gates = gates_with({});
+  EXPECT_EQ(kernel(ampere, gates, MINFER_TYPE_Q4_K, 1), MatmulKernel::kMmvq);
+  EXPECT_EQ(kernel(ampere, gates, MINFER_TYPE_Q4_K, 8), MatmulKernel::kMmvq);
+  EXPECT_EQ(kernel(ampere, gates, MINFER_TYPE_Q4_K, 9), MatmulKernel::kMmq);
+  EXPECT_EQ(kernel(ampere, gates, MINFER_TYPE_IQ4_XS, 9), MatmulKernel::kGemmHalf);
+  EXPECT_EQ(kernel(ampere, gates, MINFER_TYPE_F32, 9), MatmulKernel::kGeneric);
+}
+
+TEST(DispatchTest, OlderDevicesTakeTheLowerRungsAndSayWhy) {
+  const Gates gates = gates_with({});
+  EXPECT_EQ(kernel(device(75, 64 << 10), gates, MINFER_TYPE_Q4_K, 64), MatmulKernel::kGemmHalf);
+  EXPECT_EQ(kernel(device(70, 96 << 10), gates, MINFER_TYPE_Q4_K, 64), MatmulKernel::kGeneric);
+  const MatmulChoice choice =
+      choose_matmul(device(75, 64 << 10), gates, {MINFER_TYPE_Q4_K, 4096, 4096, 64});
+  EXPECT_NE(choice.why.find("compute capability 8.0"), std::string::npos) << choice.why;
+  const Caps small = device(86, 8 << 10);
+  EXPECT_NE(kernel(small, gates, MINFER_TYPE_Q8_0, 64), MatmulKernel::kMmq);
+}
+
+TEST(DispatchTest, EachGateTakesItsKernelAway) {
+  const Caps caps = device(90, 227 << 10);
+  using G = Gate;
+  EXPECT_EQ(kernel(caps, gates_with({{G::kNoKqMmvq, 1}}), MINFER_TYPE_Q4_K, 1),
+            MatmulKernel::kGeneric);
+  EXPECT_EQ(kernel(caps, gates_with({{G::kMmq, 0}}), MINFER_TYPE_Q4_K, 16),
+            MatmulKernel::kGemmHalf);
+  EXPECT_EQ(kernel(caps, gates_with({{G::kNoPrefillGemm, 1}}), MINFER_TYPE_Q4_K, 16),
+            MatmulKernel::kGeneric);
+  EXPECT_EQ(kernel(caps, gates_with({{G::kSmallMGemm, 1}}), MINFER_TYPE_Q4_K, 4),
+            MatmulKernel::kMmq);
+  EXPECT_EQ(kernel(caps, gates_with({{G::kReference, 1}}), MINFER_TYPE_Q4_K, 1),
+            MatmulKernel::kGeneric);
+  EXPECT_EQ(kernel(caps, gates_with({{G::kGemmMinTokens, 32}}), MINFER_TYPE_Q4_K, 32),
+            MatmulKernel::kGemmHalf);
+}
+
+TEST(DispatchTest, TheTableCoversEveryTypeOnce) {
+  const std::string table = describe_dispatch(device(90, 227 << 10), gates_with({}));
+  for (const char* name : {"matmul_f32", "gemm_f16_f16", "mmvq_q4_k", "mmq_q4_k", "mmvq_mxfp4"}) {
+    EXPECT_NE(table.find(name), std::string::npos) << name << " in\n" << table;
+  }
+}
+
+}  // namespace
+}  // namespace minfer_cuda
