@@ -23,10 +23,8 @@ constexpr int kFewTokens = 8;      // tokens of the direct path's largest kernel
 constexpr int kDirectTokens = 15;  // up to here the direct path is the faster one
 constexpr int kTileTokens = 6;
 constexpr int kTilePanels = 2;
-#ifndef KST
-#define KST 16
-#endif
-constexpr int kStretch = KST;  // blocks of columns expanded at a time; a multiple of kGroup
+constexpr int kStretch = 16;  // blocks of columns expanded at a time; a multiple of kGroup
+constexpr int64_t kActCache = 1 << 20;  // bytes of activations that stay in the L2 cache
 constexpr int kPrefetch =
     8192;  // bytes that the direct path fetches ahead: memory has time to answer
 
@@ -36,16 +34,25 @@ MINFER_INLINE __m512i broadcast_word(const ActBlock& a, int word) {
   return _mm512_set1_epi32(w);
 }
 
+// All that the arithmetic on decoded weights depends on.
+template <int Groups, bool HasBias>
+struct TileShape {
+  static constexpr int kGroups = Groups;
+  static constexpr bool kHasBias = HasBias;
+};
+template <PanelFormat F>
+using ShapeOf = TileShape<F.groups, F.has_bias>;
+
 // Where the dot product of group G of a block starts. A bias needs no correction for w + 128.
-template <PanelFormat F, int G>
+template <class Shape, int G>
 MINFER_INLINE __m512i start_of(const ActBlock& a) {
-  if constexpr (F.has_bias) return _mm512_set1_epi32(kMagicBits);
-  return _mm512_set1_epi32(F.groups == 2 ? a.start_half[G] : a.start);
+  if constexpr (Shape::kHasBias) return _mm512_set1_epi32(kMagicBits);
+  return _mm512_set1_epi32(Shape::kGroups == 2 ? a.start_half[G] : a.start);
 }
 
-template <PanelFormat F, int G>
+template <class Shape, int G>
 MINFER_INLINE float sum_of(const ActBlock& a) {
-  return F.groups == 2 ? a.sum_half[G] : a.sum;
+  return Shape::kGroups == 2 ? a.sum_half[G] : a.sum;
 }
 
 // acc + scale of the activations * scale of the rows * dot (see ActBlock).
@@ -80,14 +87,15 @@ void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __m
       unroll<NT>([&](auto t) {
         const ActBlock& a = act[t * blocks + b0 + b];
         unroll<F.groups>([&](auto g) {
-          __m512i dot = start_of<F, g.value>(a);
+          __m512i dot = start_of<ShapeOf<F>, g.value>(a);
           unroll<kWords>([&](auto j) {
             dot =
                 _mm512_dpbusd_epi32(dot, w.word[g * kWords + j], broadcast_word(a, g * kWords + j));
           });
           acc[t] = fold(acc[t], dot, a, s.scale[g]);
           if constexpr (F.has_bias) {
-            acc[t] = _mm512_fmadd_ps(s.bias[g], _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t]);
+            acc[t] =
+                _mm512_fmadd_ps(s.bias[g], _mm512_set1_ps(sum_of<ShapeOf<F>, g.value>(a)), acc[t]);
           }
         });
       });
@@ -124,25 +132,29 @@ void run_direct(const uint8_t* packed, int64_t blocks, const ActBlock* act, int6
 
 // ---- many tokens ------------------------------------------------------------------------------
 
-// A block of kPanels panels, ready to multiply.
-template <PanelFormat F, int kPanels>
+// A block of kPanels panels, ready to multiply: all that is left of a format is its Shape.
+template <class Shape, int kPanels>
 struct Expanded {
   uint8_t words[8][kPanels][64];
-  float scale[F.groups][kPanels][kPanelRows];
-  float bias[F.has_bias ? F.groups : 0][kPanels][kPanelRows];
+  float scale[Shape::kGroups][kPanels][kPanelRows];
+  float bias[Shape::kHasBias ? Shape::kGroups : 0][kPanels][kPanelRows];
 };
 
 // Expands blocks [b0, b0 + n) of adjacent panels. The scales take the factor of finished outputs.
 template <PanelFormat F, int kPanels>
 void expand(const uint8_t* panels, int64_t stride, int64_t blocks, int64_t b0, int64_t n,
-            Expanded<F, kPanels>* out) {
+            Expanded<ShapeOf<F>, kPanels>* out) {
   using D = Decoder<F>;
+  constexpr int kStream = group_bytes(F) / kGroup;
   for (int p = 0; p < kPanels; ++p) {
     for (int64_t g0 = 0; g0 < n; g0 += kGroup) {
       const GroupView<F> group = group_view<F>(panels + p * stride, blocks, b0 + g0);
       const typename D::Factors factors = D::factors(group.scales);
       for (int64_t b = 0; b < group.blocks; ++b) {
-        Expanded<F, kPanels>& e = out[g0 + b];
+        // The next pair of panels, for the next call.
+        const uint8_t* ahead = group.scales + b * kStream + kPanels * stride;
+        for (int i = 0; i < kStream; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T1);
+        Expanded<ShapeOf<F>, kPanels>& e = out[g0 + b];
         const typename D::Weights w = D::weights(group.planes + b * plane_bytes(F));
         const typename D::Scales s = D::block_scales(factors, group.scales, b);
         unroll<8>([&](auto j) { _mm512_store_si512(e.words[j][p], w.word[j]); });
@@ -155,24 +167,32 @@ void expand(const uint8_t* panels, int64_t stride, int64_t blocks, int64_t b0, i
   }
 }
 
-// Adds the product of n expanded blocks and NT tokens to out, or sets it to that plus `bias` when
-// these are the first columns.
-template <PanelFormat F, int kPanels, int NT>
-void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t act_stride,
-          bool first, const float* bias, const __mmask16* mask, float* out, int64_t out_stride) {
-  constexpr int kWords = 8 / F.groups;
+// Where the outputs of a tile go, and what they start from.
+template <int kPanels>
+struct Target {
+  float* out;
+  int64_t stride;
+  const float* bias;
+  bool first;  // the first columns: set to bias (or 0) plus the sum; later ones add to out
+  __mmask16 mask[kPanels];
+};
+
+// The product of n expanded blocks and NT tokens.
+template <class Shape, int kPanels, int NT>
+void tile(const Expanded<Shape, kPanels>* w, int64_t n, const ActBlock* act, int64_t act_stride,
+          const Target<kPanels>& to, int64_t t0) {
+  constexpr int kWords = 8 / Shape::kGroups;
+  float* out = to.out + t0 * to.stride;
   __m512 acc[NT][kPanels];
+  unroll<NT>([&](auto t) { unroll<kPanels>([&](auto p) { acc[t][p] = _mm512_setzero_ps(); }); });
   for (int t = 0; t < NT; ++t) {
-    for (int p = 0; p < kPanels; ++p) acc[t][p] = _mm512_setzero_ps();
-  }
-  for (int t = 0; t < NT; ++t) {
-    for (int p = 0; p < kPanels; ++p) __builtin_prefetch(out + t * out_stride + p * kPanelRows, 1);
+    for (int p = 0; p < kPanels; ++p) __builtin_prefetch(out + t * to.stride + p * kPanelRows, 1);
   }
   for (int64_t b = 0; b < n; ++b) {
-    unroll<F.groups>([&](auto g) {
+    unroll<Shape::kGroups>([&](auto g) {
       __m512i dot[NT][kPanels];
       unroll<NT>([&](auto t) {
-        const __m512i start = start_of<F, g.value>(act[t * act_stride + b]);
+        const __m512i start = start_of<Shape, g.value>(act[t * act_stride + b]);
         unroll<kPanels>([&](auto p) { dot[t][p] = start; });
       });
       unroll<kWords>([&](auto j) {
@@ -188,62 +208,88 @@ void tile(const Expanded<F, kPanels>* w, int64_t n, const ActBlock* act, int64_t
         const ActBlock& a = act[t * act_stride + b];
         unroll<kPanels>([&](auto p) {
           acc[t][p] = fold(acc[t][p], dot[t][p], a, _mm512_load_ps(w[b].scale[g][p]));
-          if constexpr (F.has_bias) {
+          if constexpr (Shape::kHasBias) {
             acc[t][p] = _mm512_fmadd_ps(_mm512_load_ps(w[b].bias[g][p]),
-                                        _mm512_set1_ps(sum_of<F, g.value>(a)), acc[t][p]);
+                                        _mm512_set1_ps(sum_of<Shape, g.value>(a)), acc[t][p]);
           }
         });
       });
     });
   }
-  __m512 before[kPanels];
-  unroll<kPanels>([&](auto p) {
-    before[p] = bias != nullptr ? _mm512_maskz_loadu_ps(mask[p], bias + p * kPanelRows)
-                                : _mm512_setzero_ps();
-  });
   unroll<NT>([&](auto t) {
     unroll<kPanels>([&](auto p) {
-      float* o = out + t * out_stride + p * kPanelRows;
-      if (!first) before[p] = _mm512_maskz_loadu_ps(mask[p], o);
-      _mm512_mask_storeu_ps(o, mask[p], _mm512_add_ps(before[p], acc[t][p]));
+      float* o = out + t * to.stride + p * kPanelRows;
+      __m512 before = _mm512_setzero_ps();
+      if (!to.first) {
+        before = _mm512_maskz_loadu_ps(to.mask[p], o);
+      } else if (to.bias != nullptr) {
+        before = _mm512_maskz_loadu_ps(to.mask[p], to.bias + p * kPanelRows);
+      }
+      _mm512_mask_storeu_ps(o, to.mask[p], _mm512_add_ps(before, acc[t][p]));
     });
   });
 }
 
-// kPanels panels from `row` on times all tokens, for the columns of blocks [b0, b0 + n).
-template <PanelFormat F, int kPanels>
-void run_stretch(const uint8_t* panels, int64_t stride, int64_t blocks, int64_t b0, int64_t n,
-                 const ActBlock* act, int64_t nt, int64_t rows, const float* bias, float* out,
-                 int64_t out_stride, uint8_t* scratch) {
-  using E = Expanded<F, kPanels>;
-  using Tile = void (*)(const E*, int64_t, const ActBlock*, int64_t, bool, const float*,
-                        const __mmask16*, float*, int64_t);
-  static constexpr Tile kTiles[kTileTokens] = {tile<F, kPanels, 1>, tile<F, kPanels, 2>,
-                                               tile<F, kPanels, 3>, tile<F, kPanels, 4>,
-                                               tile<F, kPanels, 5>, tile<F, kPanels, 6>};
-  E* expanded = reinterpret_cast<E*>(scratch);
-  expand<F, kPanels>(panels, stride, blocks, b0, n, expanded);
-  __mmask16 mask[kPanels];
-  for (int p = 0; p < kPanels; ++p) mask[p] = row_mask(rows - p * kPanelRows);
+// All tokens, in tiles.
+template <class Shape, int kPanels>
+void run_tiles(const Expanded<Shape, kPanels>* w, int64_t n, const ActBlock* act,
+               int64_t act_stride, int64_t nt, const Target<kPanels>& to) {
+  using Tile = void (*)(const Expanded<Shape, kPanels>*, int64_t, const ActBlock*, int64_t,
+                        const Target<kPanels>&, int64_t);
+  static constexpr Tile kTiles[kTileTokens] = {tile<Shape, kPanels, 1>, tile<Shape, kPanels, 2>,
+                                               tile<Shape, kPanels, 3>, tile<Shape, kPanels, 4>,
+                                               tile<Shape, kPanels, 5>, tile<Shape, kPanels, 6>};
   for (int64_t t = 0; t < nt; t += kTileTokens) {
     const int64_t left = nt - t < kTileTokens ? nt - t : kTileTokens;
-    kTiles[left - 1](expanded, n, act + t * blocks + b0, blocks, b0 == 0, bias, mask,
-                     out + t * out_stride, out_stride);
+    kTiles[left - 1](w, n, act + t * act_stride, act_stride, to, t);
   }
 }
 
-// Columns outermost: the activations of one stretch stay in the L2 cache while all rows pass.
+// What the tiled path needs to know of a call.
+struct TiledCall {
+  const uint8_t* packed;
+  int64_t blocks;
+  const ActBlock* act;
+  int64_t nt;
+  int64_t row1;
+  const float* bias;
+  float* out;
+  int64_t out_stride;
+  uint8_t* scratch;
+};
+
+// kPanels panels from `row` on times all tokens, for the columns of blocks [b0, b1).
+template <PanelFormat F, int kPanels>
+void run_panels(const TiledCall& c, int64_t row, int64_t b0, int64_t b1) {
+  using Shape = ShapeOf<F>;
+  const int64_t stride = panel_bytes<F>(c.blocks);
+  Expanded<Shape, kPanels>* expanded = reinterpret_cast<Expanded<Shape, kPanels>*>(c.scratch);
+  Target<kPanels> to;
+  to.out = c.out + row;
+  to.stride = c.out_stride;
+  to.bias = c.bias != nullptr ? c.bias + row : nullptr;
+  for (int p = 0; p < kPanels; ++p) to.mask[p] = row_mask(c.row1 - row - p * kPanelRows);
+  for (int64_t b = b0; b < b1; b += kStretch) {
+    const int64_t n = b1 - b < kStretch ? b1 - b : kStretch;
+    to.first = b == 0;
+    expand<F, kPanels>(c.packed + row / kPanelRows * stride, stride, c.blocks, b, n, expanded);
+    run_tiles<Shape, kPanels>(expanded, n, c.act + b, c.blocks, c.nt, to);
+  }
+}
+
+// Columns outermost, as many as the L2 cache holds activations of while all rows pass.
 template <PanelFormat F>
-void run_tiled(const uint8_t* packed, int64_t blocks, const ActBlock* act, int64_t nt, int64_t row0,
-               int64_t row1, const float* bias, float* out, int64_t out_stride, uint8_t* scratch) {
-  const int64_t stride = panel_bytes<F>(blocks);
-  for (int64_t b0 = 0; b0 < blocks; b0 += kStretch) {
-    const int64_t n = blocks - b0 < kStretch ? blocks - b0 : kStretch;
-    for (int64_t row = row0; row < row1; row += kTilePanels * kPanelRows) {
-      const auto stretch =
-          row1 - row > kPanelRows ? run_stretch<F, kTilePanels> : run_stretch<F, 1>;
-      stretch(packed + row / kPanelRows * stride, stride, blocks, b0, n, act, nt, row1 - row,
-              bias != nullptr ? bias + row : nullptr, out + row, out_stride, scratch);
+void run_tiled(const TiledCall& c, int64_t row0) {
+  int64_t step = kActCache / (c.nt * static_cast<int64_t>(sizeof(ActBlock))) / kStretch * kStretch;
+  if (step < kStretch) step = kStretch;
+  for (int64_t b0 = 0; b0 < c.blocks; b0 += step) {
+    const int64_t b1 = c.blocks - b0 < step ? c.blocks : b0 + step;
+    for (int64_t row = row0; row < c.row1; row += kTilePanels * kPanelRows) {
+      if (c.row1 - row > kPanelRows) {
+        run_panels<F, kTilePanels>(c, row, b0, b1);
+      } else {
+        run_panels<F, 1>(c, row, b0, b1);
+      }
     }
   }
 }
@@ -306,13 +352,13 @@ void run(const uint8_t* packed, int64_t id, int64_t, const uint8_t* activation, 
   if (nt <= kDirectTokens) {
     run_direct<F>(packed, id / kBlock, act, nt, row0, row1, bias, out, out_stride);
   } else {
-    run_tiled<F>(packed, id / kBlock, act, nt, row0, row1, bias, out, out_stride, scratch);
+    run_tiled<F>({packed, id / kBlock, act, nt, row1, bias, out, out_stride, scratch}, row0);
   }
 }
 
 template <PanelFormat F>
 uint64_t scratch_bytes(int64_t, int64_t nt) {
-  return nt <= kDirectTokens ? 0 : kStretch * sizeof(Expanded<F, kTilePanels>);
+  return nt <= kDirectTokens ? 0 : kStretch * sizeof(Expanded<ShapeOf<F>, kTilePanels>);
 }
 
 template <uint32_t Type>

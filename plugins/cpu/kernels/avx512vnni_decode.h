@@ -17,26 +17,10 @@
 #include <cstdint>
 
 #include "kernels/panel.h"
+#include "kernels/unroll.h"
 
 namespace minfer_cpu {
 namespace {
-
-#define MINFER_INLINE inline __attribute__((always_inline))
-
-template <int I>
-struct Int {
-  static constexpr int value = I;
-  constexpr operator int() const { return I; }
-};
-
-// f(Int<0>()), ..., f(Int<N - 1>()), always unrolled.
-template <int N, class F>
-MINFER_INLINE void unroll(const F& f) {
-  if constexpr (N > 0) {
-    unroll<N - 1>(f);
-    f(Int<N - 1>());
-  }
-}
 
 // Lanes of 32 bits shifted left by N, right by -N.
 template <int N>
