@@ -5,9 +5,7 @@
 
 #include <fstream>
 #include <limits>
-#include <regex>
 #include <set>
-#include <sstream>
 
 #include "config/schema.h"
 
@@ -237,13 +235,9 @@ TEST(Config, SizeDepthAndNodesAreBounded) {
 TEST(Config, TheDocumentListsEveryKeyAndNoOther) {
   std::ifstream file(MINFER_SOURCE_DIR "/docs/config.md");
   ASSERT_TRUE(file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string document = text.str();
   std::set<std::string> documented;
-  const std::regex row(R"((?:^|\n)\| `([a-z_.]+)` \|)");
-  for (std::sregex_iterator it(document.begin(), document.end(), row), end; it != end; ++it)
-    documented.insert((*it)[1]);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| `")) documented.insert(line.substr(3, line.find('`', 3) - 3));
   const std::vector<std::string> keys = config_keys();
   EXPECT_EQ(documented, std::set<std::string>(keys.begin(), keys.end()));
 }

@@ -12,15 +12,25 @@ namespace {
 std::atomic<size_t> g_allocations{0};
 }
 
-void* operator new(size_t size) {
+// All forms that are not defined in terms of one another; not inlined, so that no call site sees a
+// new that ends in free().
+#define MINFER_NOINLINE __attribute__((noinline))
+MINFER_NOINLINE void* operator new(size_t size) {
   ++g_allocations;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept {
+MINFER_NOINLINE void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  ++g_allocations;
+  return std::malloc(size);
+}
+MINFER_NOINLINE void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, size_t) noexcept {
+MINFER_NOINLINE void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+MINFER_NOINLINE void operator delete(void* p, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 
