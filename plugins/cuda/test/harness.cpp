@@ -90,10 +90,12 @@ std::vector<float> random_floats(size_t n, float scale) {
 
 namespace {
 
-/// Where the f16 scales of a type's block lie, and about how large its quants are.
+/// Where the f16 scales of a type's block lie, about how large its quants are, and the mean of quants
+/// that a second scale is a minimum for.
 struct ScalePlaces {
   std::vector<uint32_t> at;
   float quant_size;
+  float mean = 0.f;
 };
 
 ScalePlaces scale_places(uint32_t type) {
@@ -105,7 +107,7 @@ ScalePlaces scale_places(uint32_t type) {
       return {{0}, type == MINFER_TYPE_Q4_0 ? 5.f : type == MINFER_TYPE_Q5_0 ? 10.f : 70.f};
     case MINFER_TYPE_Q4_1:
     case MINFER_TYPE_Q5_1:
-      return {{0, 2}, 8.f};
+      return {{0, 2}, 8.f, type == MINFER_TYPE_Q4_1 ? 7.5f : 15.5f};
     case MINFER_TYPE_Q2_K:
       return {{80, 82}, 12.f};
     case MINFER_TYPE_Q3_K:
@@ -147,9 +149,13 @@ std::vector<uint8_t> random_rows(uint32_t type, int64_t id, int64_t rows) {
   const ScalePlaces places = scale_places(type);
   std::uniform_real_distribution<float> around(0.5f, 1.5f);
   for (size_t block = 0; block < out.size(); block += bytes) {
-    for (uint32_t at : places.at) {
-      const uint16_t h = minfer_f32_to_f16(around(rng()) / places.quant_size);
-      std::memcpy(out.data() + block + at, &h, 2);
+    float scale = 0.f;
+    for (size_t i = 0; i < places.at.size(); ++i) {
+      // A minimum that centres the values, as real weights are centred.
+      const bool minimum = i == 1 && places.mean > 0.f;
+      scale = minimum ? -scale * places.mean : around(rng()) / places.quant_size;
+      const uint16_t h = minfer_f32_to_f16(scale);
+      std::memcpy(out.data() + block + places.at[i], &h, 2);
     }
     if (type == MINFER_TYPE_MXFP4) out[block] = static_cast<uint8_t>(124 + rng()() % 5);
   }
