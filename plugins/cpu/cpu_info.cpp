@@ -83,9 +83,7 @@ uint64_t meminfo_kib(const char* key) {
   return 0;
 }
 
-}  // namespace
-
-Isa detect_isa() {
+Isa query_isa() {
 #if defined(__x86_64__)
   uint32_t a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return Isa::kScalar;
@@ -103,6 +101,14 @@ Isa detect_isa() {
 #else
   return Isa::kScalar;
 #endif
+}
+
+}  // namespace
+
+Isa detect_isa() {
+  // Asked once: a virtual machine traps CPUID, which then takes tens of microseconds.
+  static const Isa isa = query_isa();
+  return isa;
 }
 
 const char* isa_name(Isa isa) {
