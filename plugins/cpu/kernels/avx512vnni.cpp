@@ -11,6 +11,7 @@
 //    1 token: 8 vpdpbusd and 2 fused multiply-adds (3 with a bias, 4 with scales per 16 columns).
 //
 // Thread-safe: pure functions. Everything here is static (see panel.h).
+#include "kernels/act_block.h"
 #include "kernels/avx512vnni_decode.h"
 
 #include "kernels/panel.h"
@@ -298,33 +299,16 @@ void run_tiled(const TiledCall& c, int64_t row0) {
 
 void convert_block(const float* x, ActBlock* out) {
   const __m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
-  const float amax = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(lo), _mm512_abs_ps(hi)));
+  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(lo), _mm512_abs_ps(hi)));
   // A NaN may be lost in the maximum; it must not be lost in the result.
-  const bool nan = _mm512_cmp_ps_mask(lo, hi, _CMP_UNORD_Q) != 0;
-  float scale = nan ? __builtin_nanf("") : amax / 127.0f;
-  uint32_t bits;
-  __builtin_memcpy(&bits, &scale, 4);
-  if (!nan) bits &= kScaleMask;
-  __builtin_memcpy(&scale, &bits, 4);
-  // Blocks too small for a normal reciprocal are zero.
-  const float inverse = scale > 1e-36f && amax < 3e38f ? 1.0f / scale : 0.0f;
-  if (scale <= 1e-36f) scale = 0.0f;
-
-  const __m512 inv = _mm512_set1_ps(inverse);
+  const ActScale s = act_scale(largest, _mm512_cmp_ps_mask(lo, hi, _CMP_UNORD_Q) != 0);
+  const __m512 inverse = _mm512_set1_ps(s.inverse);
   const __m512i limit = _mm512_set1_epi32(127);
-  const __m512i qlo = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(lo, inv)), limit);
-  const __m512i qhi = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(hi, inv)), limit);
+  const __m512i qlo = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(lo, inverse)), limit);
+  const __m512i qhi = _mm512_min_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(hi, inverse)), limit);
   _mm_store_si128(reinterpret_cast<__m128i*>(out->q), _mm512_cvtsepi32_epi8(qlo));
   _mm_store_si128(reinterpret_cast<__m128i*>(out->q + 16), _mm512_cvtsepi32_epi8(qhi));
-  const int32_t sum_lo = _mm512_reduce_add_epi32(qlo), sum_hi = _mm512_reduce_add_epi32(qhi);
-  out->scale = scale;
-  out->minus_magic = -kMagic * scale;
-  out->start = kMagicBits - 128 * (sum_lo + sum_hi);
-  out->start_half[0] = kMagicBits - 128 * sum_lo;
-  out->start_half[1] = kMagicBits - 128 * sum_hi;
-  out->sum = scale * static_cast<float>(sum_lo + sum_hi);
-  out->sum_half[0] = scale * static_cast<float>(sum_lo);
-  out->sum_half[1] = scale * static_cast<float>(sum_hi);
+  fill_act_block(s.scale, _mm512_reduce_add_epi32(qlo), _mm512_reduce_add_epi32(qhi), out);
 }
 
 uint64_t activation_bytes(int64_t id, int64_t nt) {
