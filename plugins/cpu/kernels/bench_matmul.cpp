@@ -73,7 +73,7 @@ ScalePlaces scale_places(uint32_t type) {
 }
 
 // Random rows in the file's format: random bits, and scales that are finite and partly zero.
-void fill_rows(uint32_t type, int64_t values, uint8_t* out) {
+void fill_rows(uint32_t type, int64_t values, int codes, uint8_t* out) {
   std::uniform_real_distribution<float> uniform(0.002f, 0.02f);
   std::normal_distribution<float> normal;
   if (type == MINFER_TYPE_F32 || type == MINFER_TYPE_F16 || type == MINFER_TYPE_BF16) {
@@ -94,7 +94,7 @@ void fill_rows(uint32_t type, int64_t values, uint8_t* out) {
   const int64_t blocks = values / minfer_type_values(type);
   const ScalePlaces places = scale_places(type);
   for (int64_t i = 0; i + 4 <= blocks * size; i += 4) {
-    const uint32_t bits = static_cast<uint32_t>(rng());
+    const uint32_t bits = codes < 0 ? static_cast<uint32_t>(rng()) : 0x01010101u * codes;
     std::memcpy(out + i, &bits, 4);
   }
   for (int64_t b = 0; b < blocks; ++b) {
@@ -110,6 +110,7 @@ void fill_rows(uint32_t type, int64_t values, uint8_t* out) {
 struct Case {
   int64_t id, od, nt;
   bool bias;
+  int codes = -1;  // every byte of codes, or -1: random; activations are then all equal
 };
 
 // The activations as the kernel sees them: what it was given, or what its int8 values stand for, so
@@ -135,12 +136,12 @@ std::vector<float> activations_seen(const MatmulKernel& k, const std::vector<flo
 double check_case(const MatmulKernel& k, const Case& c) {
   const int64_t row_bytes = c.id / minfer_type_values(k.type) * minfer_type_bytes(k.type);
   std::vector<uint8_t> file(static_cast<size_t>(row_bytes * c.od));
-  fill_rows(k.type, c.id * c.od, file.data());
+  fill_rows(k.type, c.id * c.od, c.codes, file.data());
   std::vector<float> w(static_cast<size_t>(c.id * c.od)), x(static_cast<size_t>(c.id * c.nt)),
       bias(static_cast<size_t>(c.od)), row(static_cast<size_t>(c.id));
   minfer_dequantize_row(k.type, file.data(), c.id * c.od, w.data());
   std::normal_distribution<float> normal;
-  for (float& v : x) v = normal(rng);
+  for (float& v : x) v = c.codes < 0 ? normal(rng) : 1.0f;
   for (float& v : bias) v = normal(rng);
   for (int64_t i = 0; i < 32; ++i) x[static_cast<size_t>(i)] = 0;  // a block of zeros
 
@@ -214,6 +215,16 @@ bool check(const MatmulKernel& k) {
       }
     }
   }
+  for (int codes : {0x00, 0x7f, 0x80, 0xff}) {  // sums at the ends of their range
+    for (int64_t nt : {1, 4, 20}) {
+      const double e = check_case(k, {512, 16, nt, false, codes});
+      if (!(e >= 0 && e <= 8 * limit)) {
+        std::printf("FAIL %s codes %02x nt %lld: error %.3g\n", k.label, codes,
+                    static_cast<long long>(nt), e);
+        ok = false;
+      }
+    }
+  }
   std::printf("%-24s %s worst error %.2e\n", k.label, ok ? "ok  " : "FAIL", worst);
   return ok;
 }
@@ -277,7 +288,7 @@ void time_kernel(const MatmulKernel& k, int threads) {
   const int64_t file_bytes = id * od / minfer_type_values(k.type) * minfer_type_bytes(k.type);
   const int copies = 12;
   std::vector<uint8_t> file(static_cast<size_t>(file_bytes));
-  fill_rows(k.type, id * od, file.data());
+  fill_rows(k.type, id * od, -1, file.data());
   const uint64_t packed_bytes = k.packed_bytes(id, od);
   const uint64_t step = (packed_bytes + 4095) / 4096 * 4096;
   Buffer packed(step * copies);
