@@ -151,11 +151,11 @@ SliceRange settle_slice(const Value& start, const Value& stop, const Value& step
   if (stride > 0) {
     const Int from = settle_bound(start, 0, length, 0, length);
     const Int to = settle_bound(stop, length, length, 0, length);
-    return {from, stride, from < to ? (to - from - 1) / stride + 1 : 0};
+    return {from, to, stride, from < to ? (to - from - 1) / stride + 1 : 0};
   }
   const Int from = settle_bound(start, length - 1, length, -1, length - 1);
   const Int to = settle_bound(stop, -1, length, -1, length - 1);
-  return {from, stride, from > to ? (from - to - 1) / -stride + 1 : 0};
+  return {from, to, stride, from > to ? (from - to - 1) / -stride + 1 : 0};
 }
 
 namespace {
@@ -186,6 +186,9 @@ Value slice_string(Runtime& runtime, const Text& text, const Value& start, const
 
 }  // namespace
 
+/// Slicing slices of ranges multiplies their steps, which must stay far from overflowing.
+constexpr Int kLongestStep = Int{1} << 80;
+
 Value get_slice(Runtime& runtime, const Value& value, const Value& start, const Value& stop,
                 const Value& step) {
   if (value.is_undefined()) fail_template(std::string(undefined_message(value)));
@@ -210,10 +213,10 @@ Value get_slice(Runtime& runtime, const Value& value, const Value& start, const 
   if (value.is(Kind::kRange)) {
     const RangeData& range = value.range();
     const SliceRange slice = settle_slice(start, stop, step, range.length);
-    const Int first = range.start + slice.start * range.step;
-    // With one element or none the stride means nothing, and leaving it out keeps it from growing.
-    const Int stride = slice.count > 1 ? slice.step * range.step : 1;
-    return runtime.range(first, first + slice.count * stride, stride);
+    if (range.step > kLongestStep || range.step < -kLongestStep)
+      fail_template("range step too large");
+    return runtime.range(range.start + slice.start * range.step,
+                         range.start + slice.stop * range.step, slice.step * range.step);
   }
   fail_template("'" + std::string(type_name(value)) + "' object cannot be sliced");
 }

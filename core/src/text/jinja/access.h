@@ -18,9 +18,9 @@ Value get_item(Runtime& runtime, const Value& value, const Value& index);
 Value get_slice(Runtime& runtime, const Value& value, const Value& start, const Value& stop,
                 const Value& step);
 
-/// A slice with its bounds settled for a sequence of `length`: `count` elements from `start`.
+/// A slice with its bounds settled for a sequence: `count` elements from `start`, before `stop`.
 struct SliceRange {
-  Int start, step, count;
+  Int start, stop, step, count;
 };
 SliceRange settle_slice(const Value& start, const Value& stop, const Value& step, Int length);
 

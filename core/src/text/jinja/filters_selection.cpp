@@ -1,4 +1,6 @@
 // Filters that apply other filters and tests to each element: map, select and their kin.
+#include <algorithm>
+
 #include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/iteration.h"
@@ -22,51 +24,49 @@ std::string name_argument(const Value& name, std::string_view filter) {
   return std::string(name.view());
 }
 
-Value map_attribute(Runtime& rt, const Value& input, const CallArgs& args) {
+void map_attribute(Runtime& rt, const Value& input, const CallArgs& args,
+                   std::vector<Value>& mapped) {
   const BoundArgs bound("map", args, {"attribute", "default"}, 1);
-  std::vector<Value> mapped;
   for (const Value& item : to_vector(rt, input)) {
     Value value = get_path(rt, item, bound[0]);
     if (value.is_undefined() && !bound.none_or_absent(1)) value = bound[1];
     mapped.push_back(std::move(value));
   }
-  return rt.iterator(std::move(mapped));
 }
 
 Value map(Runtime& rt, const Value& input, const CallArgs& args) {
-  if (!truthy(input)) return rt.iterator({});
-  if (args.positional.empty()) {
-    for (const auto& [name, value] : args.named) {
-      if (name == "attribute") return map_attribute(rt, input, args);
+  return rt.generate([&](std::vector<Value>& mapped) {
+    if (!truthy(input)) return;
+    const bool by_attribute = args.positional.empty() &&
+                              std::any_of(args.named.begin(), args.named.end(),
+                                          [](const auto& a) { return a.first == "attribute"; });
+    if (by_attribute) return map_attribute(rt, input, args, mapped);
+    if (args.positional.empty()) fail_template("map requires the name of a filter, or attribute=");
+    const std::string name = name_argument(args.positional[0], "map");
+    const CallArgs rest = rest_of(args, 1);
+    for (const Value& item : to_vector(rt, input)) {
+      rt.work();
+      mapped.push_back(apply_filter(rt, name, item, rest));
     }
-    fail_template("map requires the name of a filter, or attribute=");
-  }
-  const std::string name = name_argument(args.positional[0], "map");
-  const CallArgs rest = rest_of(args, 1);
-  std::vector<Value> mapped;
-  for (const Value& item : to_vector(rt, input)) {
-    rt.work();
-    mapped.push_back(apply_filter(rt, name, item, rest));
-  }
-  return rt.iterator(std::move(mapped));
+  });
 }
 
 Value choose(Runtime& rt, const Value& input, const CallArgs& args, bool by_attribute,
              bool wanted) {
-  if (!truthy(input)) return rt.iterator({});
-  const size_t test_index = by_attribute ? 1 : 0;
-  if (by_attribute && args.positional.empty()) fail_template("missing the name of an attribute");
-  const bool has_test = args.positional.size() > test_index;
-  const std::string test = has_test ? name_argument(args.positional[test_index], "select") : "";
-  const CallArgs rest = has_test ? rest_of(args, test_index + 1) : CallArgs{};
-  std::vector<Value> chosen;
-  for (Value& item : to_vector(rt, input)) {
-    rt.work();
-    const Value tested = by_attribute ? get_path(rt, item, args.positional[0]) : item;
-    const bool passes = has_test ? apply_test(rt, test, tested, rest) : truthy(tested);
-    if (passes == wanted) chosen.push_back(std::move(item));
-  }
-  return rt.iterator(std::move(chosen));
+  return rt.generate([&](std::vector<Value>& chosen) {
+    if (!truthy(input)) return;
+    const size_t test_index = by_attribute ? 1 : 0;
+    if (by_attribute && args.positional.empty()) fail_template("missing the name of an attribute");
+    const bool has_test = args.positional.size() > test_index;
+    const std::string test = has_test ? name_argument(args.positional[test_index], "select") : "";
+    const CallArgs rest = has_test ? rest_of(args, test_index + 1) : CallArgs{};
+    for (Value& item : to_vector(rt, input)) {
+      rt.work();
+      const Value tested = by_attribute ? get_path(rt, item, args.positional[0]) : item;
+      const bool passes = has_test ? apply_test(rt, test, tested, rest) : truthy(tested);
+      if (passes == wanted) chosen.push_back(std::move(item));
+    }
+  });
 }
 
 Value select(Runtime& rt, const Value& input, const CallArgs& args) {

@@ -139,14 +139,15 @@ Value unique(Runtime& rt, const Value& input, const CallArgs& args) {
   const BoundArgs bound("unique", args, {"case_sensitive", "attribute"});
   const bool case_sensitive = bound.truthy_or(0, false);
   const Value* attribute = attribute_of(bound, 1);
-  std::set<Value, KeyLess> seen(KeyLess{&rt});
-  std::vector<Value> items;
-  for (Value& item : to_vector(rt, input)) {
-    const Value key = sort_key(rt, item, attribute, case_sensitive);
-    if (!is_hashable(key)) fail_template("unhashable type: '" + std::string(type_name(key)) + "'");
-    if (seen.insert(key).second) items.push_back(std::move(item));
-  }
-  return rt.iterator(std::move(items));
+  return rt.generate([&](std::vector<Value>& items) {
+    std::set<Value, KeyLess> seen(KeyLess{&rt});
+    for (Value& item : to_vector(rt, input)) {
+      const Value key = sort_key(rt, item, attribute, case_sensitive);
+      if (!is_hashable(key))
+        fail_template("unhashable type: '" + std::string(type_name(key)) + "'");
+      if (seen.insert(key).second) items.push_back(std::move(item));
+    }
+  });
 }
 
 Value extreme(Runtime& rt, const Value& input, const CallArgs& args, bool largest) {
@@ -197,7 +198,8 @@ Value dictsort(Runtime& rt, const Value& input, const CallArgs& args) {
   std::vector<Keyed> keyed;
   for (const auto& [key, value] : input.dict().entries) {
     const Value& part = by == "key" ? key : value;
-    keyed.push_back({case_sensitive ? part : fold_case(rt, part), rt.tuple({key, value})});
+    keyed.push_back(
+        {case_sensitive ? part : fold_case(rt, part), rt.tuple({key, value}, input.origin())});
   }
   sort_by_key(rt, keyed, bound.truthy_or(2, false));
   return take_items(rt, std::move(keyed), input.origin());
@@ -205,13 +207,13 @@ Value dictsort(Runtime& rt, const Value& input, const CallArgs& args) {
 
 Value items(Runtime& rt, const Value& input, const CallArgs& args) {
   const BoundArgs bound("items", args, {});
-  std::vector<Value> pairs;
-  if (input.is_undefined()) return rt.iterator({});
-  if (!input.is(Kind::kDict)) fail_template("Can only get item pairs from a mapping.");
-  for (const auto& [key, value] : input.dict().entries) {
-    pairs.push_back(rt.tuple({key, value}, input.origin()));
-  }
-  return rt.iterator(std::move(pairs));
+  return rt.generate([&](std::vector<Value>& pairs) {
+    if (input.is_undefined()) return;
+    if (!input.is(Kind::kDict)) fail_template("Can only get item pairs from a mapping.");
+    for (const auto& [key, value] : input.dict().entries) {
+      pairs.push_back(rt.tuple({key, value}, input.origin()));
+    }
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -219,43 +221,42 @@ Value items(Runtime& rt, const Value& input, const CallArgs& args) {
 
 Value batch(Runtime& rt, const Value& input, const CallArgs& args) {
   const BoundArgs bound("batch", args, {"linecount", "fill_with"}, 1);
-  const Int size = bound.integer_or(0, 1);
-  std::vector<Value> rows, row;
-  const auto flush = [&] { rows.push_back(rt.list(std::exchange(row, {}))); };
-  for (Value& item : to_vector(rt, input)) {
-    if (static_cast<Int>(row.size()) == size) flush();
-    row.push_back(std::move(item));
-  }
-  if (!row.empty()) {
+  return rt.generate([&](std::vector<Value>& rows) {
+    const Int size = bound.integer_or(0, 1);
+    std::vector<Value> row;
+    const auto flush = [&] { rows.push_back(rt.list(std::exchange(row, {}))); };
+    for (Value& item : to_vector(rt, input)) {
+      if (static_cast<Int>(row.size()) == size) flush();
+      row.push_back(std::move(item));
+    }
+    if (row.empty()) return;
     const Int missing = size - static_cast<Int>(row.size());
     if (!bound.none_or_absent(1) && missing > 0) {
-      if (missing > Int{1} << 32) fail_template("batch: too many items to fill up");
-      rt.need_room(static_cast<uint64_t>(missing) * sizeof(Value));
+      rt.need_room(static_cast<uint64_t>(std::min(missing, Int{1} << 48)) * sizeof(Value));
       row.insert(row.end(), static_cast<size_t>(missing), bound[1]);
     }
     flush();
-  }
-  return rt.iterator(std::move(rows));
+  });
 }
 
 Value slice(Runtime& rt, const Value& input, const CallArgs& args) {
   const BoundArgs bound("slice", args, {"slices", "fill_with"}, 1);
-  const Int slices = bound.integer_or(0, 1);
-  const std::vector<Value> all = to_vector(rt, input);
-  if (slices == 0) fail_template("slice: division by zero");
-  std::vector<Value> columns;
-  const Int count = static_cast<Int>(all.size());
-  const Int each = slices > 0 ? count / slices : 0, extra = slices > 0 ? count % slices : 0;
-  Int begin = 0;
-  for (Int i = 0; i < slices; ++i) {
-    const Int end = begin + each + (i < extra ? 1 : 0);
-    std::vector<Value> column(all.begin() + static_cast<ptrdiff_t>(begin),
-                              all.begin() + static_cast<ptrdiff_t>(end));
-    if (!bound.none_or_absent(1) && i >= extra) column.push_back(bound[1]);
-    columns.push_back(rt.list(std::move(column)));
-    begin = end;
-  }
-  return rt.iterator(std::move(columns));
+  return rt.generate([&](std::vector<Value>& columns) {
+    const Int slices = bound.integer_or(0, 1);
+    const std::vector<Value> all = to_vector(rt, input);
+    if (slices == 0) fail_template("slice: division by zero");
+    const Int count = static_cast<Int>(all.size());
+    const Int each = slices > 0 ? count / slices : 0, extra = slices > 0 ? count % slices : 0;
+    Int begin = 0;
+    for (Int i = 0; i < slices; ++i) {
+      const Int end = begin + each + (i < extra ? 1 : 0);
+      std::vector<Value> column(all.begin() + static_cast<ptrdiff_t>(begin),
+                                all.begin() + static_cast<ptrdiff_t>(end));
+      if (!bound.none_or_absent(1) && i >= extra) column.push_back(bound[1]);
+      columns.push_back(rt.list(std::move(column)));
+      begin = end;
+    }
+  });
 }
 
 Value groupby(Runtime& rt, const Value& input, const CallArgs& args) {

@@ -39,10 +39,8 @@ class SpecParser {
     if (next_in("0")) {
       ++at_;
       spec.zero = true;
-      if (spec.align == 0) {
-        spec.align = '=';
-        spec.fill = Text("0", Origin::kTemplate);
-      }
+      if (spec.align == 0) spec.align = '=';
+      if (!filled_) spec.fill = Text("0", Origin::kTemplate);
     }
     spec.width = number();
     if (next_in(",_")) spec.style.grouping = bytes_[at_++];
@@ -68,6 +66,7 @@ class SpecParser {
     if (first < bytes_.size() && is_align(bytes_[first])) {
       spec.fill = text_.substr(0, first);
       spec.align = bytes_[first];
+      filled_ = true;
       at_ = first + 1;
     } else if (is_align(bytes_[0])) {
       spec.align = bytes_[0];
@@ -85,6 +84,7 @@ class SpecParser {
   const Text& text_;
   std::string_view bytes_;
   size_t at_ = 0;
+  bool filled_ = false;  ///< the fill character was given
 };
 
 void append_padded(TextBuilder& out, const Spec& spec, char default_align, const Text& prefix,

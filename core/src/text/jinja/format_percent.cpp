@@ -30,7 +30,9 @@ class PercentFormatter {
       plain = at_;
     }
     out_.append(format_, plain, bytes_.size());
-    const bool is_mapping = arguments_.is(Kind::kDict) || arguments_.is(Kind::kList);
+    // Whatever has subscripts counts as a mapping, which need not be used up.
+    const bool is_mapping = arguments_.is(Kind::kDict) || arguments_.is(Kind::kList) ||
+                            arguments_.is(Kind::kRange) || arguments_.is_undefined();
     const size_t given = arguments_.is(Kind::kTuple) ? arguments_.items().size() : 1;
     if (!is_mapping && next_ < given) {
       fail_template("not all arguments converted during string formatting");

@@ -17,7 +17,7 @@ class FunctionData : public ObjectData {
 
   FunctionData(std::string_view name, Body body) : name_(name), body_(std::move(body)) {}
   std::string_view type_name() const override { return "function"; }
-  std::string repr() const override { return "<function " + name_ + ">"; }
+  std::string repr() override { return "<function " + name_ + ">"; }
   bool callable() const override { return true; }
   Value call(Runtime& runtime, const CallArgs& args) override { return body_(runtime, args); }
 

@@ -39,6 +39,9 @@ std::shared_ptr<DictData> collect_entries(Runtime& rt, std::string_view name,
   if (args.positional.size() > 1) {
     fail_template(std::string(name) + "() takes at most one positional argument");
   }
+  if (!args.positional.empty() && args.positional[0].is_undefined()) {
+    fail_template(std::string(undefined_message(args.positional[0])));
+  }
   if (!args.positional.empty() && args.positional[0].is(Kind::kDict)) {
     for (const auto& [key, value] : args.positional[0].dict().entries) entries->set(key, value);
   } else if (!args.positional.empty()) {

@@ -51,8 +51,9 @@ std::optional<Value> Iteration::next() {
       return source_.range().at(static_cast<Int>(position_++));
     case Kind::kIterator: {
       IteratorData& data = source_.iterator();
-      if (data.position >= data.items.size()) return std::nullopt;
-      return data.items[data.position++];
+      if (data.position < data.items.size()) return data.items[data.position++];
+      if (data.failure) fail_template(*data.failure);
+      return std::nullopt;
     }
     default:
       return std::nullopt;

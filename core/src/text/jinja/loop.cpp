@@ -1,6 +1,7 @@
 #include "text/jinja/loop.h"
 
 #include "text/jinja/functions.h"
+#include "text/jinja/number_text.h"
 
 namespace minfer::jinja {
 
@@ -65,6 +66,10 @@ Int LoopData::length() {
     length_ = static_cast<Int>(ahead_.size()) + index0_ + 1 + (next_ ? 1 : 0);
   }
   return *length_;
+}
+
+std::string LoopData::repr() {
+  return "<LoopContext " + integer_text(index0_ + 1) + "/" + integer_text(length()) + ">";
 }
 
 Value LoopData::cycle(const CallArgs& args) const {

@@ -23,6 +23,7 @@ class LoopData : public ObjectData, public std::enable_shared_from_this<LoopData
 
   std::string_view type_name() const override { return "LoopContext"; }
   std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
+  std::string repr() override;
   bool callable() const override { return true; }
   /// loop(children): renders the body again for them.
   Value call(Runtime& runtime, const CallArgs& args) override;

@@ -11,7 +11,7 @@ class MacroData : public ObjectData {
       : interpreter_(interpreter), macro_(macro), scope_(std::move(scope)) {}
 
   std::string_view type_name() const override { return "Macro"; }
-  std::string repr() const override { return "<Macro '" + macro_.name + "'>"; }
+  std::string repr() override { return "<Macro '" + macro_.name + "'>"; }
   std::optional<Value> attribute(Runtime& runtime, std::string_view name) override {
     if (name == "name") return runtime.string(macro_.name);
     return std::nullopt;

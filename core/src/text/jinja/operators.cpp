@@ -224,7 +224,7 @@ Value arithmetic(Runtime& runtime, Operator op, const Value& left, const Value& 
     }
     return float_arithmetic(op, left.as_double(), right.as_double(), origin);
   }
-  if (op == Operator::kMod && left.is_string() && !right.is_undefined()) {
+  if (op == Operator::kMod && left.is_string()) {
     return format_percent(runtime, left.text(), right);
   }
   if (op == Operator::kAdd && left.is_string() && right.is_string()) {

@@ -14,6 +14,12 @@
 
 namespace minfer::jinja {
 
+/// An expression node of type T.
+template <class T>
+std::unique_ptr<T> make_expr(ExprKind kind, int line) {
+  return std::make_unique<T>(kind, line);
+}
+
 /// Reads tokens and builds expressions.
 class ExpressionParser {
  protected:
@@ -46,10 +52,10 @@ class ExpressionParser {
   NameId name_id(const std::string& name);
 
   ExprPtr parse_expression(bool with_conditional = true);
-  /// Expressions with commas between them: one alone, or a tuple. `stop` is a name that ends it.
-  ExprPtr parse_tuple(bool with_conditional, std::string_view stop = {}, bool in_parens = false);
+  /// Expressions with commas between them: one alone, or a tuple.
+  ExprPtr parse_tuple(bool with_conditional, bool in_parens = false);
   /// The target of a set, for or with.
-  ExprPtr parse_target(bool with_namespace, std::string_view stop = {});
+  ExprPtr parse_target(bool with_namespace);
   /// `| a | b(1)` after `input`, which may be absent; with `inline_start` the first bar is left
   /// out.
   ExprPtr parse_filters(ExprPtr input, bool inline_start = false);

@@ -188,9 +188,9 @@ Parser::StmtPtr Parser::parse_for() {
   auto statement = open<ForStmt>(StmtKind::kFor);
   const Restore<bool> lenient(lenient_names_, false);
   const Restore<uint32_t> any_loops(any_loops_, any_loops_ + 1);
-  statement->target = parse_target(false, "in");
+  statement->target = parse_target(false);
   if (!skip_name("in")) fail_here("expected 'in', got " + describe(current()));
-  statement->iterable = parse_tuple(false, "recursive");
+  statement->iterable = parse_tuple(false);
   if (skip_name("if")) statement->filter = parse_expression();
   statement->recursive = skip_name("recursive");
   {

@@ -50,6 +50,7 @@ Value Runtime::sequence(Kind kind, std::vector<Value> items, Origin origin,
   auto data = std::make_shared<ListData>();
   data->charge.take(budget_, kObjectBytes + items.size() * sizeof(Value));
   for (const Value& item : items) note_nesting(*data, item);
+  data->hashable = std::all_of(items.begin(), items.end(), is_hashable);
   data->items = std::move(items);
   data->view_name = view_name;
   return Value(kind, std::move(data), origin);
@@ -67,12 +68,13 @@ Value Runtime::view(std::string_view name, std::vector<Value> items, Origin orig
   return sequence(Kind::kView, std::move(items), origin, name);
 }
 
-Value Runtime::iterator(std::vector<Value> items) {
+Value Runtime::iterator(std::vector<Value> items, std::optional<std::string> failure) {
   work(1 + items.size() / 8);
   auto data = std::make_shared<IteratorData>();
   data->charge.take(budget_, kObjectBytes + items.size() * sizeof(Value));
   for (const Value& item : items) note_nesting(*data, item);
   data->items = std::move(items);
+  data->failure = std::move(failure);
   return Value(Kind::kIterator, std::move(data));
 }
 
@@ -82,6 +84,7 @@ Value Runtime::group(Value key, Value items) {
   data->items = {std::move(key), std::move(items)};
   for (const Value& item : data->items) note_nesting(*data, item);
   data->is_group = true;
+  data->hashable = false;  // the second item is a list
   return Value(Kind::kTuple, std::move(data));
 }
 
@@ -128,14 +131,20 @@ Value Runtime::new_namespace(std::vector<std::pair<Value, Value>> attributes) {
 }
 
 void TextBuilder::repeat(const Text& other, Int count) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 62, kBlockBytes = 4096;
   if (count <= 0 || other.empty()) return;
-  const auto copies = static_cast<uint64_t>(std::min<Int>(count, Int{1} << 62));
-  if (copies > (uint64_t{1} << 62) / other.size()) {
-    runtime_.need_room(UINT64_MAX);
-  }
+  if (count > static_cast<Int>(kMostBytes / other.size())) runtime_.need_room(UINT64_MAX);
+  auto copies = static_cast<uint64_t>(count);
   runtime_.need_room(copies * other.size());
-  runtime_.work(copies / 8);
-  for (uint64_t i = 0; i < copies; ++i) append(other);
+  // Short texts are repeated in blocks.
+  Text block = other;
+  uint64_t in_block = 1;
+  while (in_block * 2 <= copies && block.size() * 2 <= kBlockBytes) {
+    block.append(Text(block));
+    in_block *= 2;
+  }
+  for (; copies >= in_block; copies -= in_block) append(block);
+  append(block, 0, static_cast<size_t>(copies) * other.size());
 }
 
 Value TextBuilder::finish(bool markup) {

@@ -43,7 +43,20 @@ class Runtime {
   Value string(std::string_view bytes, Origin origin = Origin::kTemplate);
   Value list(std::vector<Value> items, Origin origin = Origin::kTemplate);
   Value tuple(std::vector<Value> items, Origin origin = Origin::kTemplate);
-  Value iterator(std::vector<Value> items);
+  /// An iterator over what `fill` puts into the vector it is given. Generators run when they are
+  /// asked for elements, so a failure of `fill` only shows when the iterator gets that far.
+  template <class Fill>
+  Value generate(Fill fill) {
+    std::vector<Value> items;
+    std::optional<std::string> failure;
+    try {
+      fill(items);
+    } catch (const Failure& error) {
+      failure = error.what();
+    }
+    return iterator(std::move(items), std::move(failure));
+  }
+  Value iterator(std::vector<Value> items, std::optional<std::string> failure = {});
   Value view(std::string_view name, std::vector<Value> items, Origin origin);
   Value range(Int start, Int stop, Int step);
   /// A (key, list) pair as groupby gives them.

@@ -154,7 +154,7 @@ bool is_hashable(const Value& value) {
     case Kind::kView:
       return static_cast<const ListData&>(*value.data()).view_name == "dict_values";
     case Kind::kTuple:
-      return std::all_of(value.items().begin(), value.items().end(), is_hashable);
+      return static_cast<const ListData&>(*value.data()).hashable;
     default:
       return true;
   }

@@ -139,6 +139,7 @@ struct ListData : Data {
   std::vector<Value> items;
   std::string_view view_name;  ///< of a view: "dict_keys", "dict_values", "dict_items"
   bool is_group = false;       ///< of a tuple: made by groupby, has .grouper and .list
+  bool hashable = false;       ///< whether all items are, found once since items may be shared
 };
 
 /// range(start, stop, step) with `length` elements.
@@ -151,6 +152,7 @@ struct RangeData : Data {
 struct IteratorData : Data {
   std::vector<Value> items;
   size_t position = 0;
+  std::optional<std::string> failure;  ///< raised by whoever asks for more than the items
 };
 
 /// Strict order over hashable values that agrees with Python's ==: numbers by value, strings by
@@ -184,7 +186,7 @@ struct DictData : Data {
 class ObjectData : public Data {
  public:
   virtual std::string_view type_name() const = 0;
-  virtual std::string repr() const { return std::string("<") + std::string(type_name()) + ">"; }
+  virtual std::string repr() { return std::string("<") + std::string(type_name()) + ">"; }
   virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }
   virtual bool callable() const { return false; }
   /// Only called when callable().
