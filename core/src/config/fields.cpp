@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "config/nearest.h"
+#include "minfer/nearest.h"
 
 namespace minfer {
 
@@ -15,7 +15,8 @@ Result<void> FieldReader::map(const YamlNode& node, std::string_view path,
   if (node.kind == YamlNode::Kind::kNull) return {};
   if (node.kind != YamlNode::Kind::kMap)
     return wrong(node, path.empty() ? "the config" : path, "a group of keys");
-  for (const auto& [key, value] : node.entries) {
+  for (size_t i = 0; i < node.keys.size(); ++i) {
+    const YamlNode& key = node.keys[i];
     const Field* known = nullptr;
     for (const Field& field : fields)
       if (field.key == key.text) known = &field;
@@ -27,7 +28,7 @@ Result<void> FieldReader::map(const YamlNode& node, std::string_view path,
                               path.empty() ? std::string() : fmt::format(" under '{}'", path)),
                   place_of(key, origin_), did_you_mean(key.text, names));
     }
-    MINFER_TRY(known->read(value));
+    MINFER_TRY(known->read(node.items[i]));
   }
   return {};
 }

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "config/nearest.h"
 #include "config/paths.h"
 #include "minfer/config.h"
+#include "minfer/nearest.h"
 
 namespace minfer {
 namespace {
@@ -118,6 +118,11 @@ Result<fs::path> find_model(std::string_view name, const fs::path& folder) {
   std::vector<fs::path> folders;
   for (const fs::path& path : tried) {
     if (is_file(path)) return path;
+    if (std::error_code ec; fs::exists(path, ec))
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("is {}; a model is a GGUF file",
+                              fs::is_directory(path, ec) ? "a folder" : "not a regular file"),
+                  path.string());
     folders.push_back(path.parent_path().empty() ? fs::path(".") : path.parent_path());
   }
   return fail(ErrorCode::kNotFound, fmt::format("no such model file; looked for {}", joined(tried)),

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "config/nearest.h"
+#include "minfer/nearest.h"
 #include "minfer/log.h"
 
 extern char** environ;

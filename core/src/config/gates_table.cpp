@@ -29,6 +29,8 @@ const char* source_name(GateSource source) {
       return "config";
     case GateSource::kEnvironment:
       return "environment";
+    case GateSource::kFlag:
+      return "command line";
   }
   return "";
 }
@@ -66,7 +68,7 @@ std::string plain(const GateRegistry& registry) {
   std::string out, owner;
   for (const Gate& gate : registry.all()) {
     if (gate.spec.owner != owner) out += fmt::format("{}:\n", owner = gate.spec.owner);
-    out += fmt::format("  {:<{}} = {:<{}}  {:<11}  [{}; default {}; {}{}] {}\n", gate.spec.name,
+    out += fmt::format("  {:<{}} = {:<{}}  {:<12}  [{}; default {}; {}{}] {}\n", gate.spec.name,
                        name_width, gate.value_text(), value_width, source_name(gate.source),
                        range_text(gate.spec, "|"), default_text(gate.spec),
                        scope_name(gate.spec.scope),

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "config/fields.h"
-#include "config/nearest.h"
 #include "config/schema.h"
 #include "minfer/config.h"
+#include "minfer/nearest.h"
 
 namespace minfer {
 namespace {
@@ -71,7 +71,11 @@ std::vector<Field> ConfigReader::top_fields() {
       backends(),
       list_of_plugins(),
       or_auto<int32_t>("gpu_layers", config_.gpu_layers, -1, {0, 100000}),
-      reader_.unsigned_integer("context", config_.context, kContextRange),
+      {"context",
+       [this](const YamlNode& node) {
+         config_.context_given = true;
+         return reader_.unsigned_integer("context", config_.context, kContextRange).read(node);
+       }},
       reader_.unsigned_integer("max_sequences", config_.max_sequences, kSequencesRange),
       reader_.unsigned_integer("batch", config_.batch, kBatchRange),
       {"threads",
@@ -274,10 +278,12 @@ Field ConfigReader::seed() {
 Field ConfigReader::logit_bias() {
   return {
       "logit_bias", [this](const YamlNode& node) -> Result<void> {
-        if (node.kind != YamlNode::Kind::kMap || node.entries.size() > kMaxLogitBiases)
+        if (node.kind != YamlNode::Kind::kMap || node.keys.size() > kMaxLogitBiases)
           return reader_.wrong(node, "logit_bias",
                                fmt::format("up to {} entries TOKEN_ID: NUMBER", kMaxLogitBiases));
-        for (const auto& [key, value] : node.entries) {
+        for (size_t i = 0; i < node.keys.size(); ++i) {
+          const YamlNode& key = node.keys[i];
+          const YamlNode& value = node.items[i];
           YamlNode id_node = key;
           id_node.quoted = false;  // JSON writes the ids as strings
           const auto id = FieldReader::as_integer(id_node, 0, std::numeric_limits<TokenId>::max());
@@ -297,7 +303,9 @@ Result<void> ConfigReader::read_gates_of(const YamlNode& owner, const YamlNode& 
   if (group.kind == YamlNode::Kind::kNull) return {};
   if (group.kind != YamlNode::Kind::kMap)
     return reader_.wrong(group, "gates." + owner.text, "a group of gates");
-  for (const auto& [name, value] : group.entries) {
+  for (size_t i = 0; i < group.keys.size(); ++i) {
+    const YamlNode& name = group.keys[i];
+    const YamlNode& value = group.items[i];
     if (value.kind != YamlNode::Kind::kScalar)
       return reader_.wrong(value, name.text, "a gate's value");
     config_.gates[owner.text][name.text] = value.text;
@@ -311,13 +319,14 @@ Field ConfigReader::gates() {
             if (node.kind == YamlNode::Kind::kNull) return {};
             if (node.kind != YamlNode::Kind::kMap)
               return reader_.wrong(node, "gates", "groups of gates by owner, such as cpu:");
-            for (const auto& [owner, group] : node.entries) {
+            for (size_t i = 0; i < node.keys.size(); ++i) {
+              const YamlNode& owner = node.keys[i];
               if (owner.text.starts_with("MINFER_"))
                 return fail(ErrorCode::kConfig,
                             fmt::format("gate {} stands outside an owner's group", owner.text),
                             place_of(owner, reader_.origin()),
                             "put it under gates.core or a backend's name");
-              MINFER_TRY(read_gates_of(owner, group));
+              MINFER_TRY(read_gates_of(owner, node.items[i]));
             }
             return {};
           }};

@@ -90,7 +90,8 @@ class TreeBuilder final : public YAML::EventHandler {
     if (parent.node.kind == YamlNode::Kind::kList) {
       parent.node.items.push_back(std::move(value));
     } else if (parent.has_key) {
-      parent.node.entries.emplace_back(std::move(parent.key), std::move(value));
+      parent.node.keys.push_back(std::move(parent.key));
+      parent.node.items.push_back(std::move(value));
       parent.has_key = false;
     } else {
       check_key(parent.node, value);
@@ -104,7 +105,7 @@ class TreeBuilder final : public YAML::EventHandler {
     mark.column = key.column - 1;
     if (key.kind != YamlNode::Kind::kScalar)
       throw Refused{fmt::format("a key must be a name; found {}", describe(key)), mark};
-    for (const auto& [other, value] : map.entries)
+    for (const YamlNode& other : map.keys)
       if (other.text == key.text)
         throw Refused{
             fmt::format("key '{}' is already given in line {}", key.text.substr(0, 60), other.line),

@@ -7,7 +7,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "minfer/result.h"
@@ -18,12 +17,12 @@ struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
 
   Kind kind = Kind::kNull;
-  std::string text;             ///< of a scalar
-  bool quoted = false;          ///< a scalar that is text whatever it looks like
-  int line = 0;                 ///< from 1
-  int column = 0;               ///< from 1
-  std::vector<YamlNode> items;  ///< of a list
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  ///< of a map; keys are unique scalars
+  std::string text;               ///< of a scalar
+  bool quoted = false;            ///< a scalar that is text whatever it looks like
+  int line = 0;                   ///< from 1
+  int column = 0;                 ///< from 1
+  std::vector<YamlNode> items{};  ///< of a list; of a map, the values
+  std::vector<YamlNode> keys{};   ///< of a map: unique scalars, keys[i] of items[i]
 };
 
 /// Reads one document. Fails with kConfig at "origin:line:column" on broken YAML, duplicate keys,
