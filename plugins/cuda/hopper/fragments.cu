@@ -1,0 +1,121 @@
+// Producers of f16 rows in fragment order (see prefill.h): conversion, and RMS norm with conversion.
+//
+// A block takes a token's row; a thread 16 consecutive values, which are a group of the permutation,
+// kept in registers between the passes.
+#include <cuda_fp16.h>
+
+#include "prefill.h"
+
+namespace minfer_cuda::hopper {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr float kLargest = 16384.f;
+
+/// A power of two, at least 1, that brings `largest` to kLargest or less.
+__device__ __forceinline__ float row_scale(float largest) {
+  return largest > kLargest ? exp2f(ceilf(log2f(largest / kLargest))) : 1.f;
+}
+
+__device__ __forceinline__ void write_group(uint16_t* out, const float (&v)[16]) {
+  uint32_t words[8];
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const __half2 even = __floats2half2_rn(v[4 * t], v[4 * t + 2]);
+    const __half2 odd = __floats2half2_rn(v[4 * t + 1], v[4 * t + 3]);
+    words[t] = *reinterpret_cast<const uint32_t*>(&even);
+    words[4 + t] = *reinterpret_cast<const uint32_t*>(&odd);
+  }
+  auto* to = reinterpret_cast<uint4*>(out);
+  to[0] = make_uint4(words[0], words[1], words[2], words[3]);
+  to[1] = make_uint4(words[4], words[5], words[6], words[7]);
+}
+
+__device__ __forceinline__ void read_group(const float* from, float (&v)[16]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float4 f = reinterpret_cast<const float4*>(from)[i];
+    v[4 * i] = f.x, v[4 * i + 1] = f.y, v[4 * i + 2] = f.z, v[4 * i + 3] = f.w;
+  }
+}
+
+/// Values of group g: the row's, times `factor`, times the weight.
+struct RowValues {
+  const float* row;
+  const float* weight;
+  float weight_offset, factor;
+  __device__ __forceinline__ void get(int g, float (&v)[16]) const {
+    read_group(row + g * 16, v);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) v[i] *= factor;
+    if (!weight) return;
+    float w[16];
+    read_group(weight + g * 16, w);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) v[i] *= w[i] + weight_offset;
+  }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    fragments_kernel(const float* x, int64_t stride, const float* weight, float weight_offset,
+                     float eps, bool norm, int n, int tokens, const int32_t* valid, uint16_t* out,
+                     float* scale) {
+  __shared__ float scratch[33];
+  const int64_t row = blockIdx.x;
+  const int groups = n / 16;
+  uint16_t* to = out + row * n;
+  if (row >= valid_of(valid, tokens)) {
+    for (int i = threadIdx.x; i < n / 8; i += kThreads) {
+      reinterpret_cast<uint4*>(to)[i] = make_uint4(0, 0, 0, 0);
+    }
+    if (threadIdx.x == 0) scale[row] = 1.f;
+    return;
+  }
+  RowValues values{x + row * stride, weight, weight_offset, 1.f};
+  float v[16];
+  if (norm) {
+    float squares = 0.f;
+    for (int g = threadIdx.x; g < groups; g += kThreads) {
+      read_group(values.row + g * 16, v);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) squares = fmaf(v[i], v[i], squares);
+    }
+    values.factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(n) + eps);
+  }
+  float largest = 0.f;
+  for (int g = threadIdx.x; g < groups; g += kThreads) {
+    values.get(g, v);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest = fmaxf(largest, fabsf(v[i]));
+  }
+  const float s = row_scale(block_max(largest, scratch));
+  const float inverse = 1.f / s;
+  for (int g = threadIdx.x; g < groups; g += kThreads) {
+    values.get(g, v);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) v[i] *= inverse;
+    write_group(to + g * 16, v);
+  }
+  if (threadIdx.x == 0) scale[row] = s;
+}
+
+}  // namespace
+
+cudaError_t launch_to_fragments(const float* x, int64_t x_stride, int n, int tokens,
+                                const int32_t* valid, uint16_t* out, float* scale,
+                                cudaStream_t stream) {
+  fragments_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, nullptr, 0.f, 0.f, false, n,
+                                                    tokens, valid, out, scale);
+  return cudaPeekAtLastError();
+}
+
+cudaError_t launch_norm_to_fragments(const float* x, int64_t x_stride, const float* w,
+                                     float weight_offset, float eps, int n, int tokens,
+                                     const int32_t* valid, uint16_t* out, float* scale,
+                                     cudaStream_t stream) {
+  fragments_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, w, weight_offset, eps, true, n,
+                                                    tokens, valid, out, scale);
+  return cudaPeekAtLastError();
+}
+
+}  // namespace minfer_cuda::hopper
