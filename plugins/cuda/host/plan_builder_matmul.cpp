@@ -15,10 +15,12 @@ struct Part {
   int32_t od;
 };
 
-MatmulCall bind_call(const Bound& b, const std::vector<Part>& parts, int32_t id, int32_t tokens) {
+MatmulCall bind_call(const Bound& b, const std::vector<Part>& parts, int32_t id, int32_t tokens,
+                     int32_t shared_limit) {
   MatmulCall call;
   call.id = id;
   call.tokens = tokens;
+  call.shared_limit = shared_limit;
   call.valid = b.valid(parts[0].out);
   for (const Part& part : parts) {
     MatmulSegment& s = call.segments[call.n_segments++];
@@ -82,10 +84,11 @@ void PlanBuilder::emit_matmul(uint32_t n) {
     touch_tensor(part.out, step);
   }
   const MatmulKernel kernel = choice.kernel;
+  const auto shared_limit = static_cast<int32_t>(caps_.shared_bytes);
   const uint32_t launches = distinct_types(parts) * (splits > 1 ? 2 : 1);
   add_step(n, {form == kNone ? x : kNone}, {form, partial}, launches,
            [=](const Bound& b, cudaStream_t stream) {
-             const MatmulCall call = bind_call(b, parts, id, tokens);
+             const MatmulCall call = bind_call(b, parts, id, tokens, shared_limit);
              switch (kernel) {
                case MatmulKernel::kMmvq:
                  return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), stream);

@@ -27,8 +27,9 @@ struct MatmulCall {
   MatmulSegment segments[kMaxSegments];
   int32_t n_segments = 0;
   int32_t id = 0;
-  int32_t tokens = 0;              ///< capacity
-  const int32_t* valid = nullptr;  ///< tokens in use, or null for all
+  int32_t tokens = 0;               ///< capacity
+  const int32_t* valid = nullptr;   ///< tokens in use, or null for all
+  int32_t shared_limit = 48 << 10;  ///< bytes of shared memory that a block may use
 };
 
 /// Any type with a layout, f32 activations, any number of tokens: the foot of the ladder. x 4-byte

@@ -242,9 +242,9 @@ uint64_t mmq_shared_bytes(uint32_t type, int tokens) {
 int mmq_splits(int id, int total_groups, int tokens, int sms) {
   const int bn = block_tokens(tokens);
   const int blocks = (total_groups + kBlockGroups - 1) / kBlockGroups * ((tokens + bn - 1) / bn);
-  // A part must be long enough to pay for writing and adding it.
-  const int most = id / 1024 < 8 ? id / 1024 : 8;
-  const int wanted = blocks > 0 ? sms / blocks : 1;
+  // A part must be long enough to pay for writing and adding it; two blocks share an SM.
+  const int most = id / 512 < 8 ? id / 512 : 8;
+  const int wanted = blocks > 0 ? 2 * sms / blocks : 1;
   return wanted < 2 || most < 2 ? 1 : wanted < most ? wanted : most;
 }
 

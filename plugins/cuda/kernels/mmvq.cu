@@ -6,15 +6,19 @@
 // sub-block are decoded once for all tokens. Activations are read at warp-uniform addresses,
 // through L1.
 #include "matmul.h"
+#include "mma.cuh"
 #include "tile.cuh"
 
 namespace minfer_cuda {
 namespace {
 
-/// Sub-blocks a warp takes at a time: K-quants keep pairs together, which share their nibbles'
-/// bytes.
+constexpr int kMaxDepth = 2;  // items that a warp keeps in flight
+
+/// Sub-blocks of an item: a K-quant's tile, or four tiles, about 4 KiB.
 template <class T>
-inline constexpr int kItemSubs = T::kSubs == 8 ? 2 : 1;
+inline constexpr int kItemSubs = T::kSubs == 8 ? 8 : 4;
+template <class T>
+inline constexpr int kItemBytes = kItemSubs<T> / T::kSubs* T::kTileBytes;
 
 template <class T, int N>
 __device__ __forceinline__ void add_sub_block(const uint8_t* tile, int lane, int b, int sub,
@@ -47,28 +51,58 @@ __device__ __forceinline__ void add_sub_block(const uint8_t* tile, int lane, int
   }
 }
 
+/// Starts copying the item at sub-block `first` of a row group; ends a group of copies in any case.
+template <class T>
+__device__ __forceinline__ void fetch_item(uint8_t* to, const uint8_t* rows, int first, int subs) {
+  if (first < subs) {
+    const uint8_t* from = rows + int64_t{first / T::kSubs} * T::kTileBytes;
+    const int tiles = min(kItemSubs<T>, subs - first) / T::kSubs;
+    const int units = tiles * T::kTileBytes / 16;
+    for (int i = threadIdx.x & 31; i < units; i += 32) copy16_async(to + i * 16, from + i * 16);
+  }
+  end_copies();
+}
+
 template <uint32_t Type, int N>
-__global__ void mmvq_kernel(const SegmentGroups groups, const Int8Rows x) {
+__global__ void mmvq_kernel(const SegmentGroups groups, const Int8Rows x, int depth) {
   using T = Tile<Type>;
-  extern __shared__ float sums[];  // [warps][N][32]
+  constexpr int kItem = kItemSubs<T>;
+  // The warps' rings [warps][depth][kItemBytes], then their sums [warps][N][32].
+  extern __shared__ __align__(16) uint8_t shared[];
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   int group = blockIdx.x;
   const MatmulSegment& s = find_segment(groups, group);
-  const int id = groups.call.id, tokens = groups.call.tokens;
+  const int id = groups.call.id, tokens = groups.call.tokens, subs = id / 32;
   const int valid = valid_of(groups.call.valid, tokens);
-  const uint8_t* rows = s.weight + int64_t{group} * (id / T::kBlockK) * T::kTileBytes;
   float acc[N] = {};
   if (valid > 0) {
-    constexpr int kItem = kItemSubs<T>;
-    for (int item = warp; item * kItem * 32 < id; item += warps) {
+    const uint8_t* rows = s.weight + int64_t{group} * (id / T::kBlockK) * T::kTileBytes;
+    uint8_t* ring = shared + warp * depth * kItemBytes<T>;
+    const int step = warps * kItem;
+    for (int d = 0; d < depth; ++d) {
+      fetch_item<T>(ring + d * kItemBytes<T>, rows, warp * kItem + d * step, subs);
+    }
+    int slot = 0;
+    for (int first = warp * kItem; first < subs; first += step) {
+      if (depth == kMaxDepth)
+        copies_left<kMaxDepth - 1>();
+      else
+        copies_left<0>();
+      __syncwarp();
+      uint8_t* item = ring + slot * kItemBytes<T>;
 #pragma unroll
       for (int i = 0; i < kItem; ++i) {
-        const int sub = item * kItem + i;
-        const uint8_t* tile = rows + int64_t{sub / T::kSubs} * T::kTileBytes;
-        add_sub_block<T>(tile, lane, sub % T::kSubs, sub, x, id, valid, acc);
+        if (T::kSubs == 1 && first + i >= subs) break;
+        add_sub_block<T>(item + i / T::kSubs * T::kTileBytes, lane, i % T::kSubs, first + i, x, id,
+                         valid, acc);
       }
+      __syncwarp();
+      fetch_item<T>(item, rows, first + depth * step, subs);
+      slot = slot + 1 == depth ? 0 : slot + 1;
     }
   }
+  __syncthreads();
+  auto* sums = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int t = 0; t < N; ++t) sums[(warp * N + t) * 32 + lane] = acc[t];
   __syncthreads();
@@ -79,12 +113,41 @@ __global__ void mmvq_kernel(const SegmentGroups groups, const Int8Rows x) {
   }
 }
 
+/// Warps that cut `items` with the least idle share: up to 16 where blocks are few, up to 8 where
+/// they are many.
+int choose_warps(int items, int blocks) {
+  const int most = blocks < 264 ? 16 : 8;
+  if (items <= most) return items > 0 ? items : 1;
+  int best = most;
+  for (int w = most - 1; w >= most / 2; --w) {
+    if ((items + w - 1) / w * w < (items + best - 1) / best * best) best = w;
+  }
+  return best;
+}
+
 template <uint32_t Type, int N>
-void launch_for(const SegmentGroups& groups, int total, const Int8Rows& x, cudaStream_t stream) {
-  const int items = groups.call.id / (32 * kItemSubs<Tile<Type>>);
-  const int wanted = total < 264 ? 16 : 8;
-  const int warps = items < wanted ? (items > 0 ? items : 1) : wanted;
-  mmvq_kernel<Type, N><<<total, warps * 32, warps * N * 32 * sizeof(float), stream>>>(groups, x);
+cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x,
+                       cudaStream_t stream) {
+  using T = Tile<Type>;
+  constexpr int kItem = 32 * kItemSubs<T>;
+  const int items = (groups.call.id + kItem - 1) / kItem;
+  int warps = choose_warps(items, total);
+  int depth = items > warps ? kMaxDepth : 1;
+  const auto bytes = [&] {
+    const int ring = warps * depth * kItemBytes<T>, sums = warps * N * 32 * 4;
+    return ring > sums ? ring : sums;
+  };
+  while (bytes() > groups.call.shared_limit && warps > 1) {
+    if (depth > 1)
+      depth = 1;
+    else
+      warps = (warps + 1) / 2;
+  }
+  const cudaError_t error = cudaFuncSetAttribute(
+      mmvq_kernel<Type, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes());
+  if (error != cudaSuccess) return error;
+  mmvq_kernel<Type, N><<<total, warps * 32, bytes(), stream>>>(groups, x, depth);
+  return cudaPeekAtLastError();
 }
 
 }  // namespace
@@ -93,21 +156,20 @@ cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream)
   if (call.tokens == 0) return cudaSuccess;
   if (call.tokens > kMmvqMaxTokens) return cudaErrorInvalidValue;
   const auto run = [&](uint32_t type, const SegmentGroups& groups, int total) {
-    bool known = false;
+    cudaError_t error = cudaErrorInvalidValue;
     dispatch_type(type, [&]<uint32_t Type>() {
       if constexpr (Tile<Type>::kInt8) {
-        known = true;
         if (call.tokens == 1)
-          launch_for<Type, 1>(groups, total, x, stream);
+          error = launch_for<Type, 1>(groups, total, x, stream);
         else if (call.tokens == 2)
-          launch_for<Type, 2>(groups, total, x, stream);
+          error = launch_for<Type, 2>(groups, total, x, stream);
         else if (call.tokens <= 4)
-          launch_for<Type, 4>(groups, total, x, stream);
+          error = launch_for<Type, 4>(groups, total, x, stream);
         else
-          launch_for<Type, 8>(groups, total, x, stream);
+          error = launch_for<Type, 8>(groups, total, x, stream);
       }
     });
-    return known ? cudaPeekAtLastError() : cudaErrorInvalidValue;
+    return error;
   };
   return for_each_type_run(call, kTileRows, run);
 }
