@@ -39,6 +39,7 @@ struct RunConfig {
   std::vector<std::filesystem::path> plugins;  ///< further plugin files, absolute
   int32_t gpu_layers = -1;                     ///< -1: as many as memory holds
   uint32_t context = 4096;                     ///< positions; 0: what the model was trained for
+  bool context_given = false;                  ///< `context` was asked for, not the default
   uint32_t max_sequences = 1;
   uint32_t batch = 512;  ///< tokens of one step at most
   uint32_t threads = 0;  ///< of the CPU backend; 0: every core

@@ -1,7 +1,7 @@
 // Gates: named switches of the core and of plugins, in one registry.
 //
-// Declared before plugins are opened, resolved once (environment over YAML over default), immutable
-// afterwards. Not thread-safe while being filled; read-only access is.
+// Declared before plugins are opened, resolved once (flags of a program over environment over YAML
+// over default), immutable afterwards. Not thread-safe while being filled; read-only access is.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace minfer {
 
 enum class GateType { kBool, kInt, kEnum };
 enum class GateScope { kLoad, kPlan, kRun };
-enum class GateSource { kDefault, kConfig, kEnvironment };
+enum class GateSource { kDefault, kConfig, kEnvironment, kFlag };
 
 struct GateSpec {
   std::string name;     ///< MINFER_...
@@ -54,7 +54,8 @@ class GateRegistry {
   /// errors.
   Result<void> resolve(const GateTexts& config, const GateTexts& locations = {});
 
-  /// Changes one gate afterwards (tools that compare settings). `text` is parsed like a config's.
+  /// Changes one gate afterwards (flags, tools that compare settings). `text` is parsed like a
+  /// config's.
   Result<void> set(std::string_view name, std::string_view text, GateSource source);
 
   std::span<const Gate> all() const { return gates_; }

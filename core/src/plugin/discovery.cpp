@@ -81,4 +81,11 @@ std::vector<PluginCandidate> find_plugins(const PluginHost::Options& options,
   return found;
 }
 
+std::vector<fs::path> plugin_folders(const PluginHost::Options& options) {
+  std::vector<fs::path> paths;
+  if (options.search)
+    for (const Folder& folder : folders(options)) paths.push_back(folder.path);
+  return paths;
+}
+
 }  // namespace minfer

@@ -19,4 +19,7 @@ struct PluginCandidate {
 std::vector<PluginCandidate> find_plugins(const PluginHost::Options& options,
                                           std::vector<RejectedPlugin>& rejected);
 
+/// The folders that are searched, in order; empty when `options` switch the search off.
+std::vector<std::filesystem::path> plugin_folders(const PluginHost::Options& options);
+
 }  // namespace minfer

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "config/nearest.h"
 #include "minfer/log.h"
+#include "minfer/nearest.h"
 #include "plugin/discovery.h"
 #include "plugin/file_check.h"
 #include "plugin/plugin.h"
@@ -40,17 +40,20 @@ class PluginHostImpl final : public PluginHost {
   std::vector<PluginInfo> infos_;
   std::vector<std::pair<dev_t, ino_t>> seen_;
   std::vector<RejectedPlugin> rejected_;
+  std::vector<std::string> searched_;  ///< folders
   std::vector<DeviceInfo> devices_;
   std::map<std::string, Error> failures_;  ///< backends whose enumeration failed
 };
 
 Result<void> PluginHostImpl::load_all(const Options& options) {
   MINFER_TRY(gates_.declare("core", core_gates()));
+  for (const std::filesystem::path& folder : plugin_folders(options))
+    searched_.push_back(folder.string());
   for (const PluginCandidate& candidate : find_plugins(options, rejected_)) {
     auto loaded = load_one(candidate);
     if (loaded) continue;
     rejected_.push_back({candidate.path, loaded.error().message()});
-    log(candidate.required ? LogLevel::kError : LogLevel::kDebug,
+    log(LogLevel::kDebug,
         fmt::format("plugin {}: {}", candidate.path.string(), loaded.error().message()));
     if (!candidate.required) continue;
     Error error = loaded.error();
@@ -120,7 +123,11 @@ std::string PluginHostImpl::why_backend_is_absent(const std::string& backend) co
   for (const RejectedPlugin& file : rejected_)
     if (file.path.filename().string().find(backend) != std::string::npos)
       return fmt::format("{}: {}", file.path.string(), file.reason);
-  return {};
+  for (const DeviceInfo& device : devices_)
+    if (device.backend == backend) return {};
+  return fmt::format(
+      "no plugin offers '{}', looked in {}", backend,
+      searched_.empty() ? "no folder" : fmt::format("{}", fmt::join(searched_, ", ")));
 }
 
 Error PluginHostImpl::no_such_device(std::string_view id) const {
