@@ -198,6 +198,13 @@ struct Stmt {
 };
 using Block = std::vector<std::unique_ptr<Stmt>>;
 
+/// A block that runs in a scope of its own. `unset` are variables that are undefined when it
+/// starts, whatever the context holds under their names: see scoping.h.
+struct ScopedBlock {
+  Block statements;
+  std::vector<std::pair<NameId, Value>> unset;
+};
+
 struct TextStmt : Stmt {
   using Stmt::Stmt;
   Text text;
@@ -218,7 +225,7 @@ struct ForStmt : Stmt {
   using Stmt::Stmt;
   ExprPtr target, iterable, filter;
   bool recursive = false;
-  Block body, otherwise;
+  ScopedBlock body, otherwise;
 };
 
 struct SetStmt : Stmt {
@@ -231,7 +238,7 @@ struct SetBlockStmt : Stmt {
   using Stmt::Stmt;
   ExprPtr target;
   ExprPtr filter;  ///< a chain of FilterExpr whose innermost input is absent; may be absent
-  Block body;
+  ScopedBlock body;
 };
 
 /// A macro or the body of a call block.
@@ -241,7 +248,7 @@ struct MacroStmt : Stmt {
   std::string name;
   std::vector<std::pair<NameId, std::string>> parameters;
   std::vector<ExprPtr> defaults;  ///< of the last parameters
-  Block body;
+  ScopedBlock body;
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
   NameId varargs_id = 0, kwargs_id = 0, caller_id = 0;
 };
@@ -255,24 +262,24 @@ struct CallBlockStmt : Stmt {
 struct FilterBlockStmt : Stmt {
   using Stmt::Stmt;
   ExprPtr filter;
-  Block body;
+  ScopedBlock body;
 };
 
 struct WithStmt : Stmt {
   using Stmt::Stmt;
   std::vector<std::pair<ExprPtr, ExprPtr>> bindings;
-  Block body;
+  ScopedBlock body;
 };
 
 /// A body with variables of its own: {% generation %} and {% block %}.
 struct ScopeStmt : Stmt {
   using Stmt::Stmt;
   bool at_root = false;  ///< sees only the top level's variables, as a block does
-  Block body;
+  ScopedBlock body;
 };
 
 struct TemplateAst {
-  Block body;
+  ScopedBlock body;
   std::vector<std::string> names;  ///< by NameId
 };
 

@@ -59,12 +59,12 @@ Text Interpreter::render(const boost::json::object& context) {
     const bool is_token = key == "bos_token" || key == "eos_token";
     given->set(*name, from_json(*this, value, is_token ? Origin::kTemplate : Origin::kContext));
   }
-  root_ = std::make_shared<Scope>(std::move(given));
+  root_ = std::make_shared<Scope>(std::move(given), ast_.body);
   TextBuilder out(*this);
   out_ = &out;
   {
     const Entered entered(*this, root_);
-    run(ast_.body);
+    run(ast_.body.statements);
   }
   out_ = nullptr;
   return out.take();
@@ -153,11 +153,11 @@ Interpreter::Flow Interpreter::run_if(const IfStmt& statement) {
 }
 
 Interpreter::Flow Interpreter::run_set_block(const SetBlockStmt& statement) {
-  const auto inner = std::make_shared<Scope>(scope_);
+  const auto inner = std::make_shared<Scope>(scope_, statement.body);
   Flow flow = Flow::kNormal;
   Value value = capture([&] {
     const Entered entered(*this, inner);
-    flow = run(statement.body);
+    flow = run(statement.body.statements);
   });
   if (flow != Flow::kNormal) return flow;
   if (statement.filter != nullptr) {
@@ -169,28 +169,42 @@ Interpreter::Flow Interpreter::run_set_block(const SetBlockStmt& statement) {
 }
 
 Interpreter::Flow Interpreter::run_filter_block(const FilterBlockStmt& statement) {
-  const Entered entered(*this, std::make_shared<Scope>(scope_));
+  const Entered entered(*this, std::make_shared<Scope>(scope_, statement.body));
   Flow flow = Flow::kNormal;
-  const Value text = capture([&] { flow = run(statement.body); });
+  const Value text = capture([&] { flow = run(statement.body.statements); });
   if (flow != Flow::kNormal) return flow;
   append_str(*this, *out_, eval_filter(static_cast<const FilterExpr&>(*statement.filter), &text));
   return Flow::kNormal;
 }
 
 Interpreter::Flow Interpreter::run_with(const WithStmt& statement) {
-  const auto inner = std::make_shared<Scope>(scope_);
+  const auto inner = std::make_shared<Scope>(scope_, statement.body);
   for (const auto& [target, expr] : statement.bindings) {
     Value value = eval(*expr);  // in the outer scope: bindings do not see each other
     const Entered entered(*this, inner);
     assign(*target, std::move(value));
   }
   const Entered entered(*this, inner);
-  return run(statement.body);
+  return run(statement.body.statements);
 }
 
 Interpreter::Flow Interpreter::run_scope(const ScopeStmt& statement) {
-  const Entered entered(*this, std::make_shared<Scope>(statement.at_root ? root_ : scope_));
-  return run(statement.body);
+  const auto outer = statement.at_root ? exported_scope() : scope_;
+  const Entered entered(*this, std::make_shared<Scope>(outer, statement.body));
+  return run(statement.body.statements);
+}
+
+/// What a block sees: the context, and the top level's variables as far as they are set.
+std::shared_ptr<Scope> Interpreter::exported_scope() {
+  auto exported = std::make_shared<Scope>(root_->parent);
+  for (const auto& variable : root_->variables) {
+    const Value& value = variable.second;
+    const bool is_unset =
+        std::any_of(ast_.body.unset.begin(), ast_.body.unset.end(),
+                    [&](const auto& unset) { return unset.second.data() == value.data(); });
+    if (!is_unset) exported->variables.push_back(variable);
+  }
+  return exported;
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -250,17 +264,17 @@ void Interpreter::run_loop(const ForStmt& loop, Value iterable, const std::share
   const Value variable = object(data);
   bool any = false;
   while (data->advance()) {
-    const Entered entered(*this, std::make_shared<Scope>(outer));
+    const Entered entered(*this, std::make_shared<Scope>(outer, loop.body));
     if (loop_id_) scope_->set(*loop_id_, variable);
     assign(*loop.target, data->current());
-    const Flow flow = run(loop.body);
+    const Flow flow = run(loop.body.statements);
     if (flow == Flow::kBreak) break;
     // jinja2 only notes an iteration once its body has run to the end.
     if (flow == Flow::kNormal) any = true;
   }
-  if (!any && !loop.otherwise.empty()) {
-    const Entered entered(*this, std::make_shared<Scope>(outer));
-    run(loop.otherwise);
+  if (!any && !loop.otherwise.statements.empty()) {
+    const Entered entered(*this, std::make_shared<Scope>(outer, loop.otherwise));
+    run(loop.otherwise.statements);
   }
 }
 
@@ -300,7 +314,7 @@ void Interpreter::run_call_block(const CallBlockStmt& statement) {
 
 Value Interpreter::call_macro(const MacroStmt& macro, const std::shared_ptr<Scope>& scope,
                               const CallArgs& args) {
-  const auto inner = std::make_shared<Scope>(scope);
+  const auto inner = std::make_shared<Scope>(scope, macro.body);
   const Entered entered(*this, inner);
   std::vector<bool> used(args.named.size(), false);
   const auto take_named = [&](std::string_view name) -> const Value* {
@@ -354,7 +368,7 @@ Value Interpreter::call_macro(const MacroStmt& macro, const std::shared_ptr<Scop
       inner->set(id, undefined("parameter '" + name + "' was not provided"));
     }
   }
-  return capture([&] { run(macro.body); });
+  return capture([&] { run(macro.body.statements); });
 }
 
 }  // namespace minfer::jinja

@@ -132,8 +132,8 @@ Value round_filter(Runtime&, const Value& input, const CallArgs& args) {
   if (precision > 300 || precision < -300) fail_template("round: precision out of range");
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = input.as_double() * scale;
-  return Value::floating((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale,
-                         origin);
+  const double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  return Value::floating(whole == 0 ? 0.0 : whole / scale, origin);  // never a negative zero
 }
 
 Value filesizeformat(Runtime& rt, const Value& input, const CallArgs& args) {

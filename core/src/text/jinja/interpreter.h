@@ -22,6 +22,10 @@ namespace minfer::jinja {
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
 
+  /// A scope for `block`, with the variables that it starts out without.
+  Scope(std::shared_ptr<Scope> outer, const ScopedBlock& block)
+      : variables(block.unset), parent(std::move(outer)) {}
+
   void set(NameId id, Value value);
   const Value* find(NameId id) const;  ///< in this scope alone
 
@@ -83,6 +87,7 @@ class Interpreter : public Runtime {
   void run_macro_definition(const MacroStmt& statement);
   void run_call_block(const CallBlockStmt& statement);
   Flow run_scope(const ScopeStmt& statement);
+  std::shared_ptr<Scope> exported_scope();
   void assign(const Expr& target, Value value);
   void assign_attribute(const NamespaceTarget& target, Value value);
   Value make_macro(const MacroStmt& macro);

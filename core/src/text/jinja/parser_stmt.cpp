@@ -2,6 +2,7 @@
 #include <array>
 
 #include "text/jinja/parser_base.h"
+#include "text/jinja/scoping.h"
 
 namespace minfer::jinja {
 
@@ -15,8 +16,9 @@ class Parser : private ExpressionParser {
 
   TemplateAst run() {
     TemplateAst ast;
-    ast.body = parse_body({}, {});
+    ast.body.statements = parse_body({}, {});
     ast.names = std::move(names_);
+    resolve_scopes(ast);
     return ast;
   }
 
@@ -196,9 +198,9 @@ Parser::StmtPtr Parser::parse_for() {
   {
     // A recursive body is a function of its own, but loop controls inside it mean its own loop too.
     const Restore<uint32_t> loops(loops_, loops_ + 1);
-    statement->body = parse_tag_body({"endfor", "else"}, "for");
+    statement->body.statements = parse_tag_body({"endfor", "else"}, "for");
   }
-  if (take().text == "else") statement->otherwise = parse_closed_body("endfor", "for");
+  if (take().text == "else") statement->otherwise.statements = parse_closed_body("endfor", "for");
   return statement;
 }
 
@@ -228,7 +230,7 @@ Parser::StmtPtr Parser::parse_set() {
   statement->target = std::move(target);
   const Restore<bool> lenient(lenient_names_, false);
   statement->filter = parse_filters(nullptr);
-  statement->body = parse_closed_body("endset", "set");
+  statement->body.statements = parse_closed_body("endset", "set");
   return statement;
 }
 
@@ -236,7 +238,7 @@ Parser::StmtPtr Parser::parse_filter_block() {
   auto statement = open<FilterBlockStmt>(StmtKind::kFilterBlock);
   const Restore<bool> lenient(lenient_names_, false);
   statement->filter = parse_filters(nullptr, true);
-  statement->body = parse_closed_body("endfilter", "filter");
+  statement->body.statements = parse_closed_body("endfilter", "filter");
   return statement;
 }
 
@@ -249,7 +251,7 @@ Parser::StmtPtr Parser::parse_with() {
     expect_operator("=");
     statement->bindings.emplace_back(std::move(target), parse_expression());
   }
-  statement->body = parse_closed_body("endwith", "with");
+  statement->body.statements = parse_closed_body("endwith", "with");
   return statement;
 }
 
@@ -258,7 +260,7 @@ Parser::StmtPtr Parser::parse_generation() {
   // Rendered through a function of its own in the reference, so loop controls cannot cross it.
   const Restore<uint32_t> loops(loops_, 0);
   const Restore<bool> lenient(lenient_names_, false);
-  statement->body = parse_closed_body("endgeneration", "generation");
+  statement->body.statements = parse_closed_body("endgeneration", "generation");
   return statement;
 }
 
@@ -276,7 +278,7 @@ Parser::StmtPtr Parser::parse_block() {
   }
   const Restore<uint32_t> loops(loops_, 0);
   const Restore<bool> lenient(lenient_names_, false);
-  statement->body = parse_closed_body("endblock", "block");
+  statement->body.statements = parse_closed_body("endblock", "block");
   skip_name(name);
   return statement;
 }
@@ -284,10 +286,10 @@ Parser::StmtPtr Parser::parse_block() {
 Parser::StmtPtr Parser::parse_print() {
   auto statement = open<ScopeStmt>(StmtKind::kScope);
   while (current().kind != TokenKind::kBlockEnd) {
-    if (!statement->body.empty()) expect_operator(",");
+    if (!statement->body.statements.empty()) expect_operator(",");
     auto print = std::make_unique<PrintStmt>(StmtKind::kPrint, current().line);
     print->value = parse_expression();
-    statement->body.push_back(std::move(print));
+    statement->body.statements.push_back(std::move(print));
   }
   return statement;
 }
@@ -321,7 +323,7 @@ void Parser::parse_macro_body(MacroStmt& macro, std::string_view end_tag, std::s
   macro.kwargs_id = name_id("kwargs");
   macro.caller_id = name_id("caller");
   macros_.push_back(&macro);
-  macro.body = parse_closed_body(end_tag, opener);
+  macro.body.statements = parse_closed_body(end_tag, opener);
   macros_.pop_back();
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
     const std::string& name = macro.parameters[i].second;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/jinja/escape.h"
 #include "text/jinja/number_text.h"
 #include "text/jinja/unicode.h"
 
@@ -31,15 +32,15 @@ class Printer {
       case Kind::kFloat:
         return out_.append(float_text(value.as_double()), origin);
       case Kind::kString:
-        return print_string(value.text());
+        return print_string_value(value);
       case Kind::kList:
-        return print_items("[", value.items(), "]", origin);
+        return print_items(value, "[", "]");
       case Kind::kTuple:
-        return print_items("(", value.items(), value.items().size() == 1 ? ",)" : ")", origin);
+        return print_items(value, "(", ")");
       case Kind::kView:
-        return print_items(std::string(type_name(value)) + "([", value.items(), "])", origin);
+        return print_items(value, std::string(type_name(value)) + "([", "])");
       case Kind::kDict:
-        return print_entries("{", value.dict().entries, "}", origin);
+        return print_entries(value, "{", value.dict().entries, "}");
       case Kind::kRange:
         return print_range(value.range(), origin);
       case Kind::kIterator:
@@ -50,26 +51,44 @@ class Printer {
   }
 
  private:
-  void print_items(std::string_view open, const std::vector<Value>& items, std::string_view close,
-                   Origin origin) {
-    out_.append(open, origin);
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_.append(", ", origin);
-      print(items[i]);
+  /// Prints a container with `body`, or, inside of itself, as its brackets around dots. Only
+  /// namespaces can close such a circle, or be nested without a bound.
+  template <class Body>
+  void print_once(const Value& value, std::string_view open, std::string_view close, Body body) {
+    const Data* data = value.data().get();
+    const bool inside_itself = std::find(active_.begin(), active_.end(), data) != active_.end();
+    if (active_.size() > 2 * kMaxNesting) fail_template("values nested too deeply to print");
+    out_.append(open, value.origin());
+    if (inside_itself) {
+      out_.append("...", value.origin());
+    } else {
+      active_.push_back(data);
+      body();
+      active_.pop_back();
     }
-    out_.append(close, origin);
+    out_.append(close, value.origin());
   }
 
-  void print_entries(std::string_view open, const std::vector<std::pair<Value, Value>>& entries,
-                     std::string_view close, Origin origin) {
-    out_.append(open, origin);
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out_.append(", ", origin);
-      print(entries[i].first);
-      out_.append(": ", origin);
-      print(entries[i].second);
-    }
-    out_.append(close, origin);
+  void print_items(const Value& value, std::string_view open, std::string_view close) {
+    print_once(value, open, close, [&] {
+      for (size_t i = 0; i < value.items().size(); ++i) {
+        if (i > 0) out_.append(", ", value.origin());
+        print(value.items()[i]);
+      }
+      if (value.is(Kind::kTuple) && value.items().size() == 1) out_.append(",", value.origin());
+    });
+  }
+
+  void print_entries(const Value& value, std::string_view open,
+                     const std::vector<std::pair<Value, Value>>& entries, std::string_view close) {
+    print_once(value, open, close, [&] {
+      for (size_t i = 0; i < entries.size(); ++i) {
+        if (i > 0) out_.append(", ", value.origin());
+        print(entries[i].first);
+        out_.append(": ", value.origin());
+        print(entries[i].second);
+      }
+    });
   }
 
   void print_range(const RangeData& range, Origin origin) {
@@ -78,20 +97,20 @@ class Printer {
     out_.append(text + ")", origin);
   }
 
-  /// Namespaces are the only values that can contain themselves, or be nested without a bound.
   void print_object(const Value& value) {
-    const auto* space = value.object_as<NamespaceData>();
-    if (space == nullptr) return out_.append(value.object().repr(), value.origin());
-    out_.append("<Namespace ", value.origin());
-    if (std::find(active_.begin(), active_.end(), space) != active_.end()) {
-      out_.append("{...}", value.origin());
+    if (const auto* space = value.object_as<NamespaceData>()) {
+      print_entries(value, "<Namespace {", space->attributes, "}>");
     } else {
-      if (active_.size() >= kMaxNesting) fail_template("namespaces nested too deeply to print");
-      active_.push_back(space);
-      print_entries("{", space->attributes, "}", value.origin());
-      active_.pop_back();
+      out_.append(value.object().repr(), value.origin());
     }
-    out_.append(">", value.origin());
+  }
+
+  void print_string_value(const Value& value) {
+    const Text& text = value.text();
+    if (!is_markup(value)) return print_string(text);
+    out_.append("Markup(", Origin::kTemplate);
+    print_string(text);
+    out_.append(")", Origin::kTemplate);
   }
 
   void print_string(const Text& text) {
@@ -133,7 +152,7 @@ class Printer {
 
   Runtime& runtime_;
   TextBuilder& out_;
-  std::vector<const NamespaceData*> active_;  ///< being printed, outermost first
+  std::vector<const Data*> active_;  ///< containers being printed, outermost first
 };
 
 }  // namespace
