@@ -32,6 +32,7 @@ struct EngineOptions {
   uint32_t max_step_tokens = 512;   ///< largest batch of tokens in a step (longer prompts are cut)
   uint32_t max_step_outputs = 0;    ///< output rows in a step; 0: max_sequences
   uint32_t kv_pages = 0;            ///< per full-attention group; 0: context for every sequence
+  uint32_t kv_page_tokens = 0;      ///< positions of a page; 0: up to 64, as the devices allow
   std::optional<uint32_t> kv_type;  ///< MINFER_TYPE_F32, _F16, _Q8_0; unset: MINFER_CACHE_TYPE gate
   std::function<void(uint64_t done, uint64_t total)> on_progress;  ///< bytes of weights imported
 };

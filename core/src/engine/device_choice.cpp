@@ -85,8 +85,8 @@ Result<std::vector<std::shared_ptr<Device>>> choose_devices(PluginHost& host,
 }
 
 Result<uint32_t> choose_page_tokens(std::span<const std::shared_ptr<Device>> devices,
-                                    std::span<const minfer_kv_desc> layers) {
-  if (layers.empty()) return kPreferredPageTokens;
+                                    std::span<const minfer_kv_desc> layers, uint32_t wanted) {
+  if (layers.empty()) return wanted > 0 ? wanted : kPreferredPageTokens;
   std::vector<uint32_t> common;
   std::string seen;
   bool first = true;
@@ -109,11 +109,18 @@ Result<uint32_t> choose_page_tokens(std::span<const std::shared_ptr<Device>> dev
       first = false;
     }
   }
-  if (first) return kPreferredPageTokens;
+  if (first) return wanted > 0 ? wanted : kPreferredPageTokens;
   if (common.empty())
     return fail(ErrorCode::kUnsupported,
                 fmt::format("the devices have no KV page size in common{}", seen), {},
                 "name fewer devices");
+  if (wanted > 0) {
+    if (std::find(common.begin(), common.end(), wanted) != common.end()) return wanted;
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("KV pages of {} tokens are not what every device can use{}", wanted, seen), {},
+        "choose a size that all of them list, or 0");
+  }
   const auto above = std::upper_bound(common.begin(), common.end(), kPreferredPageTokens);
   return above == common.begin() ? common.front() : *(above - 1);
 }

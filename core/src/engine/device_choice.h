@@ -14,9 +14,10 @@ namespace minfer {
 Result<std::vector<std::shared_ptr<Device>>> choose_devices(PluginHost& host,
                                                             const EngineOptions& options);
 
-/// Tokens per KV page that every device can use for these layers: the largest size up to 64, else
-/// the smallest common one. kUnsupported with each device's sizes when there is none.
+/// Tokens per KV page that every device can use for these layers: `wanted`, or with 0 the largest
+/// size up to 64, else the smallest common one. kUnsupported with each device's sizes when there is
+/// none.
 Result<uint32_t> choose_page_tokens(std::span<const std::shared_ptr<Device>> devices,
-                                    std::span<const minfer_kv_desc> layers);
+                                    std::span<const minfer_kv_desc> layers, uint32_t wanted);
 
 }  // namespace minfer

@@ -6,23 +6,6 @@
 #include "engine/engine_impl.h"
 
 namespace minfer {
-namespace {
-
-/// Marks that a step is under way, for cancel().
-class Stepping {
- public:
-  Stepping(std::atomic<bool>& flag, StepRunner& runner) : flag_(flag) {
-    runner.clear_cancel();
-    flag_ = true;
-  }
-  ~Stepping() { flag_ = false; }
-
- private:
-  std::atomic<bool>& flag_;
-};
-
-}  // namespace
-
 Result<void> EngineImpl::check_loaded() const {
   if (runner_) return {};
   return fail(ErrorCode::kUsage, "the engine was planned but not loaded", {}, "call load() first");
@@ -97,8 +80,12 @@ StepResult EngineImpl::result_of(uint32_t slot) const {
 Result<StepResult> EngineImpl::step(std::span<const StepEntry> entries,
                                     const StepOptions& options) {
   MINFER_TRY(check_loaded());
-  const Stepping stepping(stepping_, *runner_);
-  MINFER_ASSIGN(const uint32_t slot, enqueue(entries, options.read_logits, nullptr));
+  const Stepping stepping(*this);
+  return step_once(entries, options.read_logits);
+}
+
+Result<StepResult> EngineImpl::step_once(std::span<const StepEntry> entries, bool read_logits) {
+  MINFER_ASSIGN(const uint32_t slot, enqueue(entries, read_logits, nullptr));
   auto done = runner_->complete(slot);
   if (!done) {
     kv_->rollback();
@@ -123,7 +110,7 @@ Result<StepResult> EngineImpl::prefill(SequenceId id, std::span<const TokenId> t
                 fmt::format("{} tokens after position {} do not fit the context of {}",
                             tokens.size(), before, options_.context),
                 {}, "raise context or shorten the prompt");
-  const Stepping stepping(stepping_, *runner_);
+  const Stepping stepping(*this);
   for (size_t at = 0;;) {
     const size_t n = std::min<size_t>(tokens.size() - at, options_.max_step_tokens);
     const bool last = at + n == tokens.size();

@@ -77,7 +77,23 @@ class EngineImpl final : public Engine {
   Result<PlanSet*> plans_for_gates();
   std::vector<int64_t> plan_gates() const;
 
+  /// Marks that work is under way which cancel() means.
+  class Stepping {
+   public:
+    explicit Stepping(EngineImpl& engine) : engine_(engine) {
+      engine.runner_->clear_cancel();
+      engine.stepping_ = true;
+    }
+    ~Stepping() { engine_.stepping_ = false; }
+    Stepping(const Stepping&) = delete;
+    Stepping& operator=(const Stepping&) = delete;
+
+   private:
+    EngineImpl& engine_;
+  };
+
   // engine.cpp
+  Result<StepResult> step_once(std::span<const StepEntry> entries, bool read_logits);
   Result<void> check_loaded() const;
   Result<StepCounts> check_batch(std::span<const StepEntry> entries) const;
   Result<uint32_t> enqueue(std::span<const StepEntry> entries, bool read_logits, StepPlan* plan);

@@ -30,7 +30,7 @@ struct EngineImpl::GreedyRun {
 Result<void> EngineImpl::greedy_one_by_one(GreedyRun& run) {
   while (!run.stopped) {
     const StepEntry entry{run.id, {&run.next, 1}, true, false};
-    auto result = step({&entry, 1}, StepOptions{.read_logits = false});
+    auto result = step_once({&entry, 1}, false);
     if (!result) {
       const bool full = result.error().code == ErrorCode::kContext && !run.tokens.empty();
       if (full) return {};
@@ -92,14 +92,12 @@ Result<std::vector<TokenId>> EngineImpl::decode_greedy(
   MINFER_ASSIGN(run.start, kv_->length(id));
   run.tokens.reserve(n);
 
+  const Stepping stepping(*this);
   if (!plans_->hand_on || runner_->timing()) {
     MINFER_TRY(greedy_one_by_one(run));
     return std::move(run.tokens);
   }
-  runner_->clear_cancel();
-  stepping_ = true;
   auto done = greedy_ahead(run);
-  stepping_ = false;
   runner_->drain();
   // Each token taken stands for one position fed; anything beyond was queued ahead.
   auto cut = kv_->truncate(id, run.start + static_cast<uint32_t>(run.tokens.size()));

@@ -69,7 +69,8 @@ Result<void> EngineImpl::choose_shape(std::span<const std::shared_ptr<Device>> c
   // One token's graph tells the KV layers; their page size fixes every other capacity.
   GraphParams params{{1, 1, 1, 1}, source_.kv_type, 1, true};
   MINFER_ASSIGN(const Graph probe, model_->build(params));
-  MINFER_ASSIGN(source_.page_tokens, choose_page_tokens(candidates, probe.kv));
+  MINFER_ASSIGN(source_.page_tokens,
+                choose_page_tokens(candidates, probe.kv, options_.kv_page_tokens));
   const KvCacheShape shape{source_.page_tokens, options_.context, options_.max_sequences,
                            options_.max_step_tokens, options_.kv_pages};
   for (const KvGroup& group : model_->kv_groups())

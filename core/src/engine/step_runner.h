@@ -75,8 +75,10 @@ class StepRunner {
 
   /// Asks the work under way to end early.
   void cancel();
-  /// Forgets an earlier cancel().
-  void clear_cancel() { cancelled_ = false; }
+  /// Forgets an earlier cancel(), which may have come too late for what it meant.
+  void clear_cancel() {
+    if (cancelled_.exchange(false)) drain();
+  }
 
  private:
   struct Slot {

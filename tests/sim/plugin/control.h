@@ -28,6 +28,8 @@ struct Control {
   void (*refuse)(uint32_t op, uint32_t type);
   /// The nth plan_run from now fails (0: none): at once, or as a fault of queued work.
   void (*fail_run)(uint32_t nth, int32_t status, uint32_t queued);
+  /// The nth allocation or import from now is refused for lack of memory (0: none).
+  void (*fail_allocation)(uint32_t nth);
   /// Queues of devices opened afterwards: false: work is done as late as possible, by whoever
   /// waits; true: by a thread, after random delays.
   void (*set_threaded)(bool threaded);

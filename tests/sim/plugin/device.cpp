@@ -122,7 +122,7 @@ minfer_status weights_import(minfer_device* device, const minfer_weight_unit* un
   auto import = std::make_unique<minfer_weights>();
   minfer_status status = inner().weights_size(device->inner, unit, nullptr, &import->bytes, error);
   if (status != MINFER_OK) return status;
-  if (device->held + import->bytes > device->memory)
+  if (world().allocation_fails() || device->held + import->bytes > device->memory)
     return set_error(error, MINFER_OOM_DEVICE, "weights of %llu bytes, %llu of %llu are held",
                      static_cast<unsigned long long>(import->bytes),
                      static_cast<unsigned long long>(device->held.load()),

@@ -26,6 +26,11 @@ minfer_status World::violation(minfer_error* error, const char* format, ...) {
   return MINFER_INTERNAL;
 }
 
+bool World::allocation_fails() {
+  const std::lock_guard lock(mutex);
+  return fail_allocation_in > 0 && --fail_allocation_in == 0;
+}
+
 minfer_status set_error(minfer_error* error, minfer_status status, const char* format, ...) {
   if (!error) return status;
   va_list args;
@@ -50,6 +55,7 @@ void reset() {
   w.memory = 0;
   w.refused_op = w.refused_type = MINFER_NONE;
   w.fail_in = 0;
+  w.fail_allocation_in = 0;
   w.threaded = false;
 }
 
@@ -77,6 +83,11 @@ const Control kControl = {
           world().fail_in = nth;
           world().fail_status = status;
           world().fail_queued = queued != 0;
+        },
+    .fail_allocation =
+        [](uint32_t nth) {
+          const std::lock_guard lock(world().mutex);
+          world().fail_allocation_in = nth;
         },
     .set_threaded =
         [](bool threaded) {

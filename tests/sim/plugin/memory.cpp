@@ -30,7 +30,8 @@ minfer_status check_range(const minfer_queue* queue, const minfer_buffer* buffer
 
 minfer_status buffer_alloc(minfer_device* device, uint64_t bytes, minfer_buffer** out,
                            minfer_error* error) {
-  if (bytes > device->memory - std::min<uint64_t>(device->memory, device->held))
+  if (world().allocation_fails() ||
+      bytes > device->memory - std::min<uint64_t>(device->memory, device->held))
     return set_error(error, MINFER_OOM_DEVICE, "%llu bytes asked for, %llu of %llu are held",
                      static_cast<unsigned long long>(bytes),
                      static_cast<unsigned long long>(device->held.load()),

@@ -36,9 +36,12 @@ struct World {
   uint32_t fail_in = 0;
   minfer_status fail_status = MINFER_OK;
   bool fail_queued = false;
+  uint32_t fail_allocation_in = 0;
   bool threaded = false;
   std::map<const uint8_t*, uint64_t> pinned;
 
+  /// True when a test ordered this allocation to fail.
+  bool allocation_fails();
   /// Counts and keeps a broken rule; returns MINFER_INTERNAL.
   minfer_status violation(minfer_error* error, const char* format, ...)
       __attribute__((format(printf, 3, 4)));
