@@ -108,7 +108,7 @@ class Checker {
     if (!w.is_weight() || w.view_of != kNone) refuse(t, "must be a whole weight");
     const TypeLayout* layout = find_layout(w.type);
     if (!layout) refuse(t, text("no kernel for matrices of type ", w.type));
-    if (w.ne[0] % layout->block_k != 0) {
+    if (!fits_rows(*layout, w.ne[0])) {
       refuse(t, text("rows of ", w.ne[0], " ", layout->name, " elements are no multiple of ",
                      layout->block_k));
     }
@@ -284,8 +284,8 @@ void require_kv(const KvPages& p) {
     refuse(text("KV of type ", p.type, ", expected f32, f16 or q8_0"));
   }
   for (int32_t dim : {p.dim_k, p.dim_v}) {
-    if (dim <= 0 || dim > kMaxHeadDim || dim % 8 != 0) {
-      refuse(text("KV head dim ", dim, ", expected a multiple of 8 up to ", kMaxHeadDim));
+    if (dim <= 0 || dim > kMaxHeadDim) {
+      refuse(text("KV head dim ", dim, ", expected 1 to ", kMaxHeadDim));
     }
     if (p.type == MINFER_TYPE_Q8_0 && dim % 32 != 0) {
       refuse(text("q8_0 KV with head dim ", dim, ", expected a multiple of 32"));

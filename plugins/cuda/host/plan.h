@@ -33,6 +33,7 @@ struct Bound {
   std::vector<char*> item;    ///< of each WorkItem
   std::vector<KvPages> kv;
   const char* constants = nullptr;
+  char* counters = nullptr;  ///< Program::counter_bytes
   StepCounts* counts = nullptr;
 
   View view(uint32_t t) const;
@@ -66,6 +67,7 @@ struct Program {
   std::vector<WorkItem> items;
   std::vector<uint32_t> item_of_tensor;  ///< per tensor that owns memory here, or kNone
   std::vector<uint8_t> constants;
+  uint64_t counter_bytes = 0;  ///< memory that is zero between runs
   uint64_t workspace_bytes = 0;
 };
 
@@ -112,7 +114,7 @@ struct minfer_plan {
   minfer_cuda::Bound bound_;
   bool is_bound_ = false;
   std::vector<std::shared_ptr<const minfer_cuda::WeightEntry>> weights_;
-  minfer_cuda::DeviceMemory own_;  ///< step counts, then constants
+  minfer_cuda::DeviceMemory own_;  ///< step counts, counters, then constants
   minfer_cuda::StepCounts sent_{};
   cudaStream_t sent_on_ = nullptr;  ///< stream that the counts were last sent on
   uint32_t direct_runs_ = 0;        ///< since the last binding

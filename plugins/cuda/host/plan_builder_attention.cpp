@@ -1,4 +1,5 @@
 // Emission of rotation, KV store and attention steps (see plan_builder.h).
+#include <algorithm>
 #include <cstring>
 
 #include "../kernels/attention.h"
@@ -205,9 +206,13 @@ void PlanBuilder::emit_attention(uint32_t n) {
   const bool tiled = why.empty();
   const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
   uint32_t partial = kNone;
-  if (splits > 1) partial = new_item(attention_split_workspace(shape, splits));
+  if (splits > 1) {
+    partial = new_item(attention_split_workspace(shape, splits));
+    // Layers run one after the other and leave the counters at zero, so all share them.
+    program_.counter_bytes = std::max(program_.counter_bytes, attention_split_counters(shape));
+  }
 
-  add_step(n, {q, out}, {partial}, splits > 1 ? 2 : 1, [=](const Bound& b, cudaStream_t stream) {
+  add_step(n, {q, out}, {partial}, 1, [=](const Bound& b, cudaStream_t stream) {
     AttentionCall call = shape;
     call.q = b.tensor[q];
     call.out = b.tensor[out];
@@ -221,7 +226,8 @@ void PlanBuilder::emit_attention(uint32_t n) {
     call.sinks = b.at(sinks);
     if (tiled) return launch_attention_tiled(call, stream);
     float* workspace = partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]);
-    return launch_attention_split(call, splits, workspace, stream);
+    return launch_attention_split(call, splits, workspace, reinterpret_cast<uint32_t*>(b.counters),
+                                  stream);
   });
   label(n, tiled ? "attention_tiled/f16 mma" : text("attention_split x", splits), why);
 }

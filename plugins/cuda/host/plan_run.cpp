@@ -155,12 +155,14 @@ void minfer_plan::bind_tensors(const minfer_bindings& bindings) {
 
 void minfer_plan::upload_constants() {
   if (own_.bytes() > 0) return;
-  const std::vector<uint8_t>& constants = program_->constants;
-  own_ = minfer_cuda::DeviceMemory(device_, kCountsBytes + constants.size(), "a plan's constants");
+  const uint64_t counters = (program_->counter_bytes + 255) / 256 * 256;
+  std::vector<uint8_t> image(kCountsBytes + counters, 0);
+  image.insert(image.end(), program_->constants.begin(), program_->constants.end());
+  own_ = minfer_cuda::DeviceMemory(device_, image.size(), "a plan's constants");
   bound_.counts = reinterpret_cast<StepCounts*>(own_.get());
-  bound_.constants = own_.get() + kCountsBytes;
-  device_.uploader().upload_constants(constants.data(), constants.size(),
-                                      own_.get() + kCountsBytes);
+  bound_.counters = own_.get() + kCountsBytes;
+  bound_.constants = bound_.counters + counters;
+  device_.uploader().upload_constants(image.data(), image.size(), own_.get());
 }
 
 void minfer_plan::send_counts(minfer_queue& queue, const minfer_run_args& args) {

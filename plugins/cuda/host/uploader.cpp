@@ -70,7 +70,7 @@ Uploader::Slot& Uploader::next_slot() {
 void Uploader::upload_matrix(const TypeLayout& layout, const uint8_t* rows, int64_t id, int64_t od,
                              char* out) {
   const DeviceScope scope(device_.caps().ordinal);
-  const int64_t row_bytes = id / layout.block_k * layout.block_bytes;
+  const int64_t row_bytes = file_row_bytes(layout, id);
   const int64_t per_chunk =
       std::max<int64_t>(1, static_cast<int64_t>(kSlotBytes) / row_bytes / kTileRows) * kTileRows;
   if (per_chunk * row_bytes > static_cast<int64_t>(kSlotBytes)) {
@@ -84,7 +84,8 @@ void Uploader::upload_matrix(const TypeLayout& layout, const uint8_t* rows, int6
     check(cudaMemcpyAsync(slot.raw.get(), slot.pinned, static_cast<size_t>(n * row_bytes),
                           cudaMemcpyHostToDevice, stream_),
           "upload weights");
-    auto* to = reinterpret_cast<uint8_t*>(out) + row * row_bytes;
+    auto* to =
+        reinterpret_cast<uint8_t*>(out) + row * blocks_of_row(layout, id) * layout.block_bytes;
     check(
         launch_repack(layout, reinterpret_cast<const uint8_t*>(slot.raw.get()), id, n, to, stream_),
         "repack weights");

@@ -46,12 +46,11 @@ uint64_t device_bytes(const minfer_weight& w) {
     throw PluginError(MINFER_UNSUPPORTED,
                       text(w.name, ": no layout on cuda for matrices of type ", w.type));
   }
-  if (w.ne[0] % layout->block_k != 0) {
+  if (!fits_rows(*layout, w.ne[0])) {
     throw PluginError(MINFER_UNSUPPORTED, text(w.name, ": rows of ", w.ne[0], " ", layout->name,
                                                " elements are no multiple of ", layout->block_k));
   }
-  const uint64_t expected =
-      static_cast<uint64_t>(w.ne[0] / layout->block_k * rows_of(w)) * layout->block_bytes;
+  const auto expected = static_cast<uint64_t>(file_row_bytes(*layout, w.ne[0]) * rows_of(w));
   if (w.bytes != expected) {
     throw PluginError(MINFER_INVALID, text(w.name, ": ", w.bytes, " bytes, but ", layout->name,
                                            " of this shape has ", expected));

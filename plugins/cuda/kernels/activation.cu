@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     to_half_kernel(const float* x, int64_t stride, int n, int tokens, const int32_t* valid,
                    HalfRows out) {
-  __shared__ float scratch[33];
+  __shared__ float scratch[32];
   const int64_t row = blockIdx.x;
   const int padded = (n + 31) / 32 * 32;
   auto* to = reinterpret_cast<__half*>(out.data) + row * padded;
@@ -77,24 +77,45 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) out.scale[row] = scale;
 }
 
-__global__ void __launch_bounds__(kThreads)
+constexpr int kNormThreads = 1024;
+constexpr int kCached = 8;  // values that a thread keeps between the two passes
+
+__global__ void __launch_bounds__(kNormThreads)
     norm_rows_kernel(const float* x, int64_t stride, const float* w, float weight_offset, float eps,
                      int n, int tokens, const int32_t* valid, ActivationOut out) {
-  __shared__ float scratch[33];
+  __shared__ float scratch[32];
   const int64_t row = blockIdx.x;
   if (row >= valid_of(valid, tokens)) {
     emit_row(out, row, n, [](int) { return 0.f; });
     return;
   }
   const float* from = x + row * stride;
-  float sum = 0.f;
-  for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(from[i], from[i], sum);
-  sum = block_sum(sum, scratch);
-  const float factor = rsqrtf(sum / static_cast<float>(n) + eps);
-  emit_row(out, row, n, [&](int i) {
-    const float scaled = from[i] * factor;
-    return w ? scaled * (w[i] + weight_offset) : scaled;
-  });
+  float cached[kCached], sum = 0.f;
+#pragma unroll
+  for (int j = 0; j < kCached; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    cached[j] = i < n ? from[i] : 0.f;
+    sum = fmaf(cached[j], cached[j], sum);
+  }
+  for (int i = threadIdx.x + kCached * blockDim.x; i < n; i += blockDim.x) {
+    sum = fmaf(from[i], from[i], sum);
+  }
+  const float factor = rsqrtf(block_sum(sum, scratch) / static_cast<float>(n) + eps);
+  const auto put = [&](int i, float v) {
+    v *= factor;
+    if (w && i < n) v *= w[i] + weight_offset;
+    if (out.f32 && i < n) out.f32[row * out.f32_stride + i] = v;
+    if (out.int8.quants) put_int8(out.int8, row, n, i, v);
+  };
+  const int padded = (n + 31) / 32 * 32;
+#pragma unroll
+  for (int j = 0; j < kCached; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    if (i < padded) put(i, cached[j]);
+  }
+  for (int i = threadIdx.x + kCached * blockDim.x; i < padded; i += blockDim.x) {
+    put(i, i < n ? from[i] : 0.f);
+  }
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -134,15 +155,19 @@ cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
 cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
                              float eps, int n, int tokens, const int32_t* valid, ActivationOut out,
                              cudaStream_t stream) {
-  norm_rows_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, w, weight_offset, eps, n, tokens,
-                                                    valid, out);
+  // One row alone should be spread over as many threads as a block has; many rows fill the device
+  // anyway.
+  const int wanted = tokens < 64 ? kNormThreads : kThreads;
+  const int threads = n >= wanted ? wanted : (n + 31) / 32 * 32;
+  norm_rows_kernel<<<tokens, threads, 0, stream>>>(x, x_stride, w, weight_offset, eps, n, tokens,
+                                                   valid, out);
   return cudaPeekAtLastError();
 }
 
 cudaError_t launch_gated_rows(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
                               int64_t up_stride, int n, int tokens, const int32_t* valid,
                               ActivationOut out, cudaStream_t stream) {
-  const int cuts = tokens >= 64 || n % 32 ? 1 : (n + 2047) / 2048;
+  const int cuts = tokens >= 64 || n % 32 ? 1 : (n + 511) / 512;
   gated_rows_kernel<<<dim3(tokens, cuts), kThreads, 0, stream>>>(fn, gate, gate_stride, up,
                                                                  up_stride, n, tokens, valid, out);
   return cudaPeekAtLastError();

@@ -30,13 +30,17 @@ struct AttentionCall {
   int32_t causal = 1;
 };
 
-/// Every KV type, head dims up to 512 (multiples of 8), f32 arithmetic: a block per token, KV head
+/// Every KV type, head dims up to 512, f32 arithmetic: a block per token, KV head
 /// and split of the positions; the query heads of a KV head share its loads. Meant for few tokens
 /// per sequence. Tolerance 1e-5 against the stored values.
+///
+/// `counters`, attention_split_counters() bytes, are zero before the first launch and again after
+/// each.
 cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
-                                   cudaStream_t stream);
+                                   uint32_t* counters, cudaStream_t stream);
+uint64_t attention_split_counters(const AttentionCall& call);
 /// Splits that fill the device for this capacity, 1 to kMaxSplits, and the workspace they need.
-inline constexpr int kMaxSplits = 64;
+inline constexpr int kMaxSplits = 64;  // two per lane of the merging warp
 int attention_splits(const AttentionCall& call, int sms);
 uint64_t attention_split_workspace(const AttentionCall& call, int splits);
 

@@ -89,20 +89,20 @@ __device__ __forceinline__ void add_tile(const AttentionCall& call, int kv_head,
     const char* page = kv_page(kv, page_index);
     const int64_t row = kv_row(kv, kv_head, j % kv.page_tokens);
     constexpr int kElement = Type == MINFER_TYPE_F32 ? 4 : Type == MINFER_TYPE_F16 ? 2 : 1;
-    const char* k = page + row * kv.dim_k * kElement;
+    const char* k = page + row * kv.stride_k * kElement;
     const auto* k_scales =
         reinterpret_cast<const __half*>(page + kv.k_scales) + row * (kv.dim_k / 32);
-    rows.v[lane] = page + kv.v + row * kv.dim_v * kElement;
+    rows.v[lane] = page + kv.v + row * kv.stride_v * kElement;
     rows.v_scales[lane] =
         reinterpret_cast<const __half*>(page + kv.v_scales) + row * (kv.dim_v / 32);
-#pragma unroll 2
-    for (int i = 0; i < kv.dim_k; i += 8) {
+#pragma unroll 4
+    for (int i = 0; i < kv.stride_k; i += 8) {
       float v[8];
       load_eight<Type>(k, k_scales, i, v);
 #pragma unroll
       for (int h = 0; h < H; ++h) {
-        const float4 a = *reinterpret_cast<const float4*>(q + h * kv.dim_k + i);
-        const float4 b = *reinterpret_cast<const float4*>(q + h * kv.dim_k + i + 4);
+        const float4 a = *reinterpret_cast<const float4*>(q + h * kv.stride_k + i);
+        const float4 b = *reinterpret_cast<const float4*>(q + h * kv.stride_k + i + 4);
         float s = score[h];
         s = fmaf(a.x, v[0], s), s = fmaf(a.y, v[1], s), s = fmaf(a.z, v[2], s);
         s = fmaf(a.w, v[3], s), s = fmaf(b.x, v[4], s), s = fmaf(b.y, v[5], s);
@@ -127,14 +127,14 @@ __device__ __forceinline__ void add_tile(const AttentionCall& call, int kv_head,
   }
   __syncwarp();
   const int n = min(32, last - first);
-#pragma unroll 4
+#pragma unroll 8
   for (int t = 0; t < n; ++t) {
     const char* v_row = rows.v[t];
     const __half* v_scales = rows.v_scales[t];
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       const int i = 2 * lane + 64 * c;
-      if (i >= kv.dim_v) break;
+      if (i >= kv.stride_v) break;
       const float2 v = load_pair<Type>(v_row, v_scales, i);
 #pragma unroll
       for (int h = 0; h < H; ++h) {
@@ -164,9 +164,10 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
                                              int first_head, int heads, int token, int split,
                                              int splits, int used, float* workspace,
                                              float* shared) {
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dim = call.kv.dim_v;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  const int dim = call.kv.dim_v, stride = call.kv.stride_v;
   float* stats = shared;                    // [kWarps][H][2]
-  float* values = shared + kWarps * H * 2;  // [kWarps][H][dim]
+  float* values = shared + kWarps * H * 2;  // [kWarps][H][stride]
 #pragma unroll
   for (int h = 0; h < H; ++h) {
     if (lane == 0) {
@@ -176,8 +177,8 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       const int i = 2 * lane + 64 * c;
-      if (i < dim) {
-        *reinterpret_cast<float2*>(values + (warp * H + h) * dim + i) = st.acc[h][c];
+      if (i < stride) {
+        *reinterpret_cast<float2*>(values + (warp * H + h) * stride + i) = st.acc[h][c];
       }
     }
   }
@@ -199,7 +200,7 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
     const float inverse = sum > 0.f ? 1.f / sum : 0.f;
     for (int i = lane; i < dim; i += 32) {
       float v = 0.f;
-      for (int w = 0; w < kWarps; ++w) v = fmaf(weight[w], values[(w * H + h) * dim + i], v);
+      for (int w = 0; w < kWarps; ++w) v = fmaf(weight[w], values[(w * H + h) * stride + i], v);
       if (used == 1)
         out[i] = v * inverse;
       else
@@ -209,15 +210,69 @@ __device__ __forceinline__ void finish_block(const AttentionCall& call, const Wa
   }
 }
 
-template <int H, int C>
-constexpr int shared_floats(int dim_k, int dim_v) {
-  const int during = H * dim_k, after = kWarps * H * (2 + dim_v);
+/// True in the block that finishes its token and heads last; that block may read all parts.
+__device__ __forceinline__ bool arrives_last(uint32_t* counter, int used) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1u) == static_cast<uint32_t>(used - 1);
+    if (last) *counter = 0;  // ready for the next run
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+/// Joins the parts of the splits; a warp per head.
+__device__ __forceinline__ void merge_splits(const AttentionCall& call, const float* workspace,
+                                             int splits, int used, int token, int first_head,
+                                             int heads) {
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, stride = call.kv.dim_v + 2;
+  for (int h = warp; h < heads; h += kWarps) {
+    const int head = first_head + h;
+    const float* first = partial_at(call, const_cast<float*>(workspace), splits, token, head, 0);
+    float weight[kMaxSplits / 32], largest = call.sinks ? call.sinks[head] : -INFINITY;
+#pragma unroll
+    for (int j = 0; j < kMaxSplits / 32; ++j) {
+      const int s = j * 32 + lane;
+      weight[j] = s < used ? __ldcg(first + s * stride) : -INFINITY;
+      largest = fmaxf(largest, weight[j]);
+    }
+    largest = warp_max(largest);
+    float sum = 0.f;
+#pragma unroll
+    for (int j = 0; j < kMaxSplits / 32; ++j) {
+      const int s = j * 32 + lane;
+      weight[j] = weight[j] == -INFINITY ? 0.f : expf(weight[j] - largest);
+      if (s < used) sum += weight[j] * __ldcg(first + s * stride + 1);
+    }
+    sum = warp_sum(sum) + sink_weight(call, head, largest);
+    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+    auto* out =
+        reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
+    for (int begin = 0; begin < call.kv.dim_v; begin += 32) {
+      const int i = begin + lane;
+      float v = 0.f;
+#pragma unroll 4
+      for (int s = 0; s < used; ++s) {
+        const float w = __shfl_sync(~0u, s < 32 ? weight[0] : weight[1], s & 31);
+        if (i < call.kv.dim_v) v = fmaf(w, __ldcg(first + s * stride + 2 + i), v);
+      }
+      if (i < call.kv.dim_v) out[i] = v * inverse;
+    }
+  }
+}
+
+template <int H>
+constexpr int shared_floats(int stride_k, int stride_v) {
+  const int during = H * stride_k, after = kWarps * H * (2 + stride_v);
   return during > after ? during : after;
 }
 
 template <uint32_t Type, int H, int C>
 __global__ void __launch_bounds__(kWarps * 32)
-    split_kernel(const AttentionCall call, int splits, float* workspace) {
+    split_kernel(const AttentionCall call, int splits, float* workspace, uint32_t* counters) {
   extern __shared__ __align__(16) float shared[];
   __shared__ TileRows rows[kWarps];
   __shared__ float probs[kWarps][H][32];
@@ -242,11 +297,11 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int share = ((count + used - 1) / used + 31) / 32 * 32;
   const int begin = seen.first + split * share, end = min(begin + share, seen.last);
 
-  for (int i = threadIdx.x; i < H * call.kv.dim_k; i += blockDim.x) {
-    const int h = i / call.kv.dim_k;
+  for (int i = threadIdx.x; i < H * call.kv.stride_k; i += blockDim.x) {
+    const int h = i / call.kv.stride_k, e = i % call.kv.stride_k;
     const char* from = call.q + (first_head + h) * call.q_nb_head + token * call.q_nb_token;
-    shared[i] =
-        h < heads ? reinterpret_cast<const float*>(from)[i % call.kv.dim_k] * call.scale : 0.f;
+    const bool real = h < heads && e < call.kv.dim_k;
+    shared[i] = real ? reinterpret_cast<const float*>(from)[e] * call.scale : 0.f;
   }
   __syncthreads();
   WarpState<H, C> st;
@@ -261,48 +316,16 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
   __syncthreads();  // the queries in `shared` give way to the warps' results
   finish_block<H, C>(call, st, first_head, heads, token, split, splits, used, workspace, shared);
-}
-
-__global__ void merge_kernel(const AttentionCall call, int splits, float* workspace) {
-  const int head = blockIdx.x, token = blockIdx.y;
-  if (token >= valid_of(call.valid_tokens, call.tokens)) return;
-  const int seq = sequence_of(call.q_start, valid_of(call.valid_seqs, call.seqs), token);
-  const SeenRange seen = seen_range(call, call.kv_len[seq], call.pos[token]);
-  const int used = used_splits(seen.last - seen.first, splits);
-  if (used == 1) return;
-  __shared__ float weight[kMaxSplits];
-  __shared__ float inverse;
-  const float* first = partial_at(call, workspace, splits, token, head, 0);
-  const int stride = call.kv.dim_v + 2;
-  if (threadIdx.x < 32) {
-    float largest = call.sinks ? call.sinks[head] : -INFINITY;
-    for (int s = threadIdx.x; s < used; s += 32) largest = fmaxf(largest, first[s * stride]);
-    largest = warp_max(largest);
-    float sum = 0.f;
-    for (int s = threadIdx.x; s < used; s += 32) {
-      const float m = first[s * stride];
-      const float w = m == -INFINITY ? 0.f : expf(m - largest);
-      weight[s] = w;
-      sum += w * first[s * stride + 1];
-    }
-    sum = warp_sum(sum) + sink_weight(call, head, largest);
-    if (threadIdx.x == 0) inverse = sum > 0.f ? 1.f / sum : 0.f;
-  }
-  __syncthreads();
-  auto* out =
-      reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
-  for (int i = threadIdx.x; i < call.kv.dim_v; i += blockDim.x) {
-    float v = 0.f;
-    for (int s = 0; s < used; ++s) v = fmaf(weight[s], first[s * stride + 2 + i], v);
-    out[i] = v * inverse;
+  if (used > 1 && arrives_last(counters + int64_t{token} * gridDim.x + blockIdx.x, used)) {
+    merge_splits(call, workspace, splits, used, token, first_head, heads);
   }
 }
 
 template <uint32_t Type, int H, int C>
-cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace,
+cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace, uint32_t* counters,
                        cudaStream_t stream) {
   const int group = call.n_head / call.kv.n_head, chunks = (group + H - 1) / H;
-  const int bytes = shared_floats<H, C>(call.kv.dim_k, call.kv.dim_v) * 4;
+  const int bytes = shared_floats<H>(call.kv.stride_k, call.kv.stride_v) * 4;
   if (bytes > 40 * 1024) {
     const cudaError_t error = cudaFuncSetAttribute(
         split_kernel<Type, H, C>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -310,27 +333,31 @@ cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace,
   }
   split_kernel<Type, H, C>
       <<<dim3(call.kv.n_head * chunks, call.tokens, splits), kWarps * 32, bytes, stream>>>(
-          call, splits, workspace);
+          call, splits, workspace, counters);
   return cudaPeekAtLastError();
 }
 
 template <uint32_t Type, int C>
 cudaError_t launch_heads_for(const AttentionCall& call, int splits, float* workspace,
-                             cudaStream_t stream) {
+                             uint32_t* counters, cudaStream_t stream) {
   const int group = call.n_head / call.kv.n_head;
-  if (group == 1) return launch_for<Type, 1, C>(call, splits, workspace, stream);
-  if (group <= 4 || C == 8) return launch_for<Type, 4, C>(call, splits, workspace, stream);
-  if constexpr (C < 8) return launch_for<Type, 8, C>(call, splits, workspace, stream);
+  if (group == 1) return launch_for<Type, 1, C>(call, splits, workspace, counters, stream);
+  if (group <= 4 || C == 8)
+    return launch_for<Type, 4, C>(call, splits, workspace, counters, stream);
+  if constexpr (C < 8) return launch_for<Type, 8, C>(call, splits, workspace, counters, stream);
   return cudaErrorInvalidValue;
 }
 
 template <uint32_t Type>
-cudaError_t launch_type(const AttentionCall& call, int splits, float* workspace,
+cudaError_t launch_type(const AttentionCall& call, int splits, float* workspace, uint32_t* counters,
                         cudaStream_t stream) {
-  if (call.kv.dim_v <= 64) return launch_heads_for<Type, 1>(call, splits, workspace, stream);
-  if (call.kv.dim_v <= 128) return launch_heads_for<Type, 2>(call, splits, workspace, stream);
-  if (call.kv.dim_v <= 256) return launch_heads_for<Type, 4>(call, splits, workspace, stream);
-  return launch_heads_for<Type, 8>(call, splits, workspace, stream);
+  if (call.kv.dim_v <= 64)
+    return launch_heads_for<Type, 1>(call, splits, workspace, counters, stream);
+  if (call.kv.dim_v <= 128)
+    return launch_heads_for<Type, 2>(call, splits, workspace, counters, stream);
+  if (call.kv.dim_v <= 256)
+    return launch_heads_for<Type, 4>(call, splits, workspace, counters, stream);
+  return launch_heads_for<Type, 8>(call, splits, workspace, counters, stream);
 }
 
 }  // namespace
@@ -351,20 +378,23 @@ uint64_t attention_split_workspace(const AttentionCall& call, int splits) {
          static_cast<uint64_t>(splits) * static_cast<uint64_t>(call.kv.dim_v + 2) * 4;
 }
 
+uint64_t attention_split_counters(const AttentionCall& call) {
+  return static_cast<uint64_t>(call.tokens) * static_cast<uint64_t>(call.n_head) * 4;
+}
+
 cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
-                                   cudaStream_t stream) {
+                                   uint32_t* counters, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
-  cudaError_t error = cudaErrorInvalidValue;
-  if (call.kv.type == MINFER_TYPE_F32) {
-    error = launch_type<MINFER_TYPE_F32>(call, splits, workspace, stream);
-  } else if (call.kv.type == MINFER_TYPE_F16) {
-    error = launch_type<MINFER_TYPE_F16>(call, splits, workspace, stream);
-  } else if (call.kv.type == MINFER_TYPE_Q8_0) {
-    error = launch_type<MINFER_TYPE_Q8_0>(call, splits, workspace, stream);
+  switch (call.kv.type) {
+    case MINFER_TYPE_F32:
+      return launch_type<MINFER_TYPE_F32>(call, splits, workspace, counters, stream);
+    case MINFER_TYPE_F16:
+      return launch_type<MINFER_TYPE_F16>(call, splits, workspace, counters, stream);
+    case MINFER_TYPE_Q8_0:
+      return launch_type<MINFER_TYPE_Q8_0>(call, splits, workspace, counters, stream);
+    default:
+      return cudaErrorInvalidValue;
   }
-  if (error != cudaSuccess || splits == 1) return error;
-  merge_kernel<<<dim3(call.n_head, call.tokens), 128, 0, stream>>>(call, splits, workspace);
-  return cudaPeekAtLastError();
 }
 
 }  // namespace minfer_cuda

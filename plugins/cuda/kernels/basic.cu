@@ -106,11 +106,22 @@ __global__ void gather_kernel(const uint8_t* table, int id, const int32_t* rows,
     for (int i = 0; i < 32; ++i) v[i] = 0.f;
   } else {
     const int64_t row = rows[r];
-    const int64_t tile = row / kTileRows * (id / T::kBlockK) + b / T::kSubs;
+    const int64_t tile = row / kTileRows * (tiles_of_row<T>(id)) + b / T::kSubs;
     dequantize32<Type>(table + tile * T::kTileBytes, static_cast<int>(row % kTileRows),
                        b % T::kSubs, v);
   }
-  for (int i = 0; i < 32; ++i) *at<float>(out, b * 32 + i, r, 0, 0) = v[i];
+  auto* to = at<float>(out, b * 32, r, 0, 0);
+  if (reinterpret_cast<uintptr_t>(to) % 16 == 0 && b * 32 + 32 <= id) {
+#pragma unroll
+    for (int i = 0; i < 32; i += 4) {
+      *reinterpret_cast<float4*>(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    if (b * 32 + i < id) to[i] = v[i];
+  }
 }
 
 __global__ void gather_rows_kernel(View table, const int32_t* rows, View out, Limit limit) {
@@ -162,7 +173,8 @@ cudaError_t launch_norm_strided(const View& out, const View& x, const float* w, 
 cudaError_t launch_gather(uint32_t type, const uint8_t* table, int id, const int32_t* rows,
                           const View& out, const Limit& limit, cudaStream_t stream) {
   if (is_empty(out)) return cudaSuccess;
-  const dim3 grid(static_cast<unsigned>(out.ne[1]), static_cast<unsigned>((id / 32 + 63) / 64));
+  const dim3 grid(static_cast<unsigned>(out.ne[1]),
+                  static_cast<unsigned>(((id + 31) / 32 + 63) / 64));
   const bool known = dispatch_type(type, [&]<uint32_t Type>() {
     gather_kernel<Type><<<grid, 64, 0, stream>>>(table, id, rows, out, limit);
   });

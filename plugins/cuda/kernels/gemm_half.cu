@@ -92,24 +92,24 @@ __global__ void __launch_bounds__(kThreads)
   auto& sh = *reinterpret_cast<Shared<T>*>(raw);
   int group = blockIdx.y;
   const MatmulSegment& s = find_segment(groups, group);
-  const int id = groups.call.id, tokens = groups.call.tokens, subs = id / 32;
+  const int id = groups.call.id, tokens = groups.call.tokens, subs = (id + 31) / 32;
   const int valid = valid_of(groups.call.valid, tokens), first_token = blockIdx.x * kTokens;
   const int warp = threadIdx.x >> 5, row0 = warp % 4 * 32, token0 = warp / 4 * 64;
   const auto* rows_of_x = reinterpret_cast<const __half*>(x.data);
   float acc[2][8][4] = {};
   if (first_token < valid) {
     const WeightRows rows{s.weight, group * kBlockGroups, (s.od + kTileRows - 1) / kTileRows,
-                          id / T::kBlockK};
+                          tiles_of_row<T>(id)};
     constexpr int kPerStage = kStageSubs<T> / 2;  // steps of 64 in a stage
     const int steps = (subs + 1) / 2;
     stage_weights<T>(sh.raw[0], rows, 0, subs);
-    stage_x(sh.x[0], rows_of_x, id, first_token, tokens, 0);
+    stage_x(sh.x[0], rows_of_x, subs * 32, first_token, tokens, 0);
     for (int i = 0; i < steps; ++i) {
       const int stage = i / kPerStage, sub = i % kPerStage * 2;
       copies_done();
       __syncthreads();
       if (i + 1 < steps) {
-        stage_x(sh.x[(i + 1) & 1], rows_of_x, id, first_token, tokens, (i + 1) * kStep);
+        stage_x(sh.x[(i + 1) & 1], rows_of_x, subs * 32, first_token, tokens, (i + 1) * kStep);
       }
       if (sub == 0 && (stage + 1) * kStageSubs<T> < subs) {
         stage_weights<T>(sh.raw[(stage + 1) & 1], rows, (stage + 1) * kStageSubs<T>, subs);

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kWarps * 32) heads_kernel(const HeadsCall call
   const int64_t row = kv_row(call.kv, head, static_cast<int>(slot % call.kv.page_tokens));
   const KvPart part = r.store == 1 ? KvPart::kK : KvPart::kV;
   for (int i = lane; i < (r.dim + 31) / 32 * 32; i += 32) {
-    kv_store(call.kv, part, page, row, i, i < r.dim ? v[i] : 0.f, i < r.dim);
+    kv_store(call.kv, part, page, row, i, i < r.dim ? v[i] : 0.f);
   }
 }
 
@@ -96,7 +96,7 @@ __global__ void page_kernel(KvPages pages, uint32_t page_index, float* canonical
   char* page = kv_page(pages, page_index);
   for (int i = lane; i < (dim + 31) / 32 * 32; i += 32) {
     if constexpr (Import) {
-      kv_store(pages, part, page, stored, i, i < dim ? values[i] : 0.f, i < dim);
+      kv_store(pages, part, page, stored, i, i < dim ? values[i] : 0.f);
     } else if (i < dim) {
       values[i] = kv_load(pages, part, page, stored, i);
     }
@@ -111,11 +111,13 @@ int64_t align_up(int64_t bytes) {
 
 void lay_out_page(KvPages& p) {
   const int64_t rows = int64_t{p.n_head} * p.page_tokens;
+  p.stride_k = (p.dim_k + 7) / 8 * 8;
+  p.stride_v = (p.dim_v + 7) / 8 * 8;
   const bool q8 = p.type == MINFER_TYPE_Q8_0;
   const int64_t element = p.type == MINFER_TYPE_F32 ? 4 : q8 ? 1 : 2;
-  p.k_scales = align_up(rows * p.dim_k * element);
+  p.k_scales = align_up(rows * p.stride_k * element);
   p.v = align_up(p.k_scales + (q8 ? rows * (p.dim_k / 32) * 2 : 0));
-  p.v_scales = align_up(p.v + rows * p.dim_v * element);
+  p.v_scales = align_up(p.v + rows * p.stride_v * element);
   p.page_bytes = align_up(p.v_scales + (q8 ? rows * (p.dim_v / 32) * 2 : 0));
 }
 

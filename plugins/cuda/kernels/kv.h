@@ -16,6 +16,8 @@ struct KvPages {
   int32_t n_head = 0;
   int32_t dim_k = 0;
   int32_t dim_v = 0;
+  int32_t stride_k = 0;  ///< elements of a stored row: the dim rounded up to 8, the rest zeros
+  int32_t stride_v = 0;
   int32_t page_tokens = 0;
   int64_t page_bytes = 0;
   int64_t k_scales = 0;  ///< byte offsets within a page; scales only with q8_0
@@ -23,7 +25,7 @@ struct KvPages {
   int64_t v_scales = 0;
 };
 
-/// Fills the offsets and page_bytes from type, heads, dims and page_tokens.
+/// Fills the strides, offsets and page_bytes from type, heads, dims and page_tokens.
 void lay_out_page(KvPages& pages);
 
 /// How heads are rotated. `turns[p]` is the angle of pair p at position 1 as a fraction of a full

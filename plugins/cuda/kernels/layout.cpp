@@ -1,6 +1,7 @@
 // The table of types of tile32 and the host's repacking (see layout.h).
 #include "layout.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "minfer/plugin_abi.h"
@@ -122,27 +123,44 @@ const TypeLayout* find_layout(uint32_t type) {
   return nullptr;
 }
 
+bool is_plain(const TypeLayout& layout) {
+  return layout.type == MINFER_TYPE_F32 || layout.type == MINFER_TYPE_F16 ||
+         layout.type == MINFER_TYPE_BF16;
+}
+
+int64_t blocks_of_row(const TypeLayout& layout, int64_t id) {
+  return (id + layout.block_k - 1) / layout.block_k;
+}
+
+int64_t file_row_bytes(const TypeLayout& layout, int64_t id) {
+  return id * layout.block_bytes / layout.block_k;
+}
+
+bool fits_rows(const TypeLayout& layout, int64_t id) {
+  return id > 0 && (is_plain(layout) || id % layout.block_k == 0);
+}
+
 uint64_t tiled_bytes(const TypeLayout& layout, int64_t id, int64_t od) {
-  const uint64_t groups = static_cast<uint64_t>((od + kTileRows - 1) / kTileRows);
-  return groups * static_cast<uint64_t>(id / layout.block_k) * kTileRows * layout.block_bytes;
+  const auto groups = static_cast<uint64_t>((od + kTileRows - 1) / kTileRows);
+  return groups * static_cast<uint64_t>(blocks_of_row(layout, id)) * kTileRows * layout.block_bytes;
 }
 
 void repack_on_host(const TypeLayout& layout, const uint8_t* rows, int64_t id, int64_t od,
                     uint8_t* out) {
-  const int64_t blocks = id / layout.block_k;
+  const int64_t blocks = blocks_of_row(layout, id), row_bytes = file_row_bytes(layout, id);
   const int64_t tile_bytes = int64_t{kTileRows} * layout.block_bytes;
-  const int64_t padded = (od + kTileRows - 1) / kTileRows * kTileRows;
-  for (int64_t row = 0; row < padded; ++row) {
+  std::memset(out, 0, tiled_bytes(layout, id, od));
+  for (int64_t row = 0; row < od; ++row) {
     for (int64_t b = 0; b < blocks; ++b) {
       uint8_t* tile = out + (row / kTileRows * blocks + b) * tile_bytes;
-      const uint8_t* block = rows + (row * blocks + b) * layout.block_bytes;
+      const int64_t first = b * layout.block_bytes;
       for (int s = 0; s < layout.n_segments; ++s) {
         const TileSegment segment = layout.segments[s];
-        uint8_t* to = tile + row % kTileRows * segment.width;
-        if (row < od) {
-          std::memcpy(to, block + segment.offset, segment.width);
-        } else {
-          std::memset(to, 0, segment.width);
+        const int64_t at = first + segment.offset;
+        const int64_t n = std::min<int64_t>(segment.width, row_bytes - at);
+        if (n > 0) {
+          std::memcpy(tile + row % kTileRows * segment.width, rows + row * row_bytes + at,
+                      static_cast<size_t>(n));
         }
         tile += kTileRows * segment.width;
       }

@@ -38,7 +38,17 @@ struct TypeLayout {
 /// The layout of a type, or nullptr when the plugin cannot hold it as a matrix.
 const TypeLayout* find_layout(uint32_t type);
 
-/// Bytes of a matrix of `od` rows of `id` elements (id a multiple of block_k) in tile32.
+/// True for F32, F16 and BF16, whose rows may have any length: the last block is padded with zeros.
+bool is_plain(const TypeLayout& layout);
+
+/// Blocks of a row of `id` elements, and the row's bytes in the file.
+int64_t blocks_of_row(const TypeLayout& layout, int64_t id);
+int64_t file_row_bytes(const TypeLayout& layout, int64_t id);
+
+/// True when the layout holds rows of `id` elements.
+bool fits_rows(const TypeLayout& layout, int64_t id);
+
+/// Bytes of a matrix of `od` rows of `id` elements in tile32.
 uint64_t tiled_bytes(const TypeLayout& layout, int64_t id, int64_t od);
 
 /// Repacks the file's rows into tile32 on the host. The device does the same in repack.cu; this one

@@ -26,8 +26,15 @@ __device__ __forceinline__ void dot_rows(const uint8_t* group, int id, const flo
     for (int t = 0; t < N; ++t) {
       if (t >= used) break;
       const float* from = x[t] + sub * 32;
+      if (T::kInt8 || sub * 32 + 32 <= id) {
 #pragma unroll
-      for (int i = 0; i < 32; ++i) acc[t] = fmaf(w[i], from[i], acc[t]);
+        for (int i = 0; i < 32; ++i) acc[t] = fmaf(w[i], from[i], acc[t]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          if (sub * 32 + i < id) acc[t] = fmaf(w[i], from[i], acc[t]);
+        }
+      }
     }
   }
 }
@@ -62,7 +69,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int t = 0; t < kTokens; ++t) rows[t] = x + (first + t) * x_stride;
   const int used = max(0, min(kTokens, valid - first));
   if (used > 0) {
-    const int64_t bytes = int64_t{id / T::kBlockK} * T::kTileBytes;
+    const int64_t bytes = int64_t{tiles_of_row<T>(id)} * T::kTileBytes;
     dot_rows<Type>(s.weight + group * bytes, id, rows, used, acc);
   }
   const float v = reduce_warps(acc);
@@ -82,7 +89,7 @@ __global__ void __launch_bounds__(kWarps * 32) experts_kernel(const ExpertCall c
   if (!padding) {
     const int expert = call.ids[token * call.ids_token_stride + j];
     if (expert >= 0 && expert < call.experts) {
-      const int64_t group_bytes = int64_t{call.id / T::kBlockK} * T::kTileBytes;
+      const int64_t group_bytes = int64_t{tiles_of_row<T>(call.id)} * T::kTileBytes;
       const int64_t row_groups = (call.od + kTileRows - 1) / kTileRows;
       dot_rows<Type>(call.weight + (expert * row_groups + blockIdx.x) * group_bytes, call.id, rows,
                      1, acc);

@@ -17,7 +17,7 @@ __device__ __forceinline__ bool row_is_padding(const Limit& limit, const View& v
 
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(float scale, View out, View x, Limit limit) {
-  __shared__ float scratch[33];
+  __shared__ float scratch[2][32];
   const int row = blockIdx.x, n = x.ne[0];
   const auto* from = reinterpret_cast<const float*>(row_of(x, row));
   auto* to = reinterpret_cast<float*>(const_cast<char*>(row_of(out, row)));
@@ -27,10 +27,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   float largest = -INFINITY;
   for (int i = threadIdx.x; i < n; i += blockDim.x) largest = fmaxf(largest, from[i] * scale);
-  largest = block_max(largest, scratch);
+  largest = block_max(largest, scratch[0]);
   float sum = 0.f;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += expf(from[i] * scale - largest);
-  sum = block_sum(sum, scratch);
+  sum = block_sum(sum, scratch[1]);
   for (int i = threadIdx.x; i < n; i += blockDim.x) to[i] = expf(from[i] * scale - largest) / sum;
 }
 

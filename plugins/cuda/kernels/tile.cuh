@@ -360,6 +360,12 @@ struct Tile<MINFER_TYPE_F16> : FloatTile<64> {};
 template <>
 struct Tile<MINFER_TYPE_BF16> : FloatTile<64> {};
 
+/// Tiles along k of a row of `id` elements.
+template <class T>
+__device__ __forceinline__ int tiles_of_row(int id) {
+  return (id + T::kBlockK - 1) / T::kBlockK;
+}
+
 /// The 32 elements of sub-block b of a row.
 template <uint32_t Type>
 __device__ __forceinline__ void dequantize32(const uint8_t* tile, int row, int b, float (&v)[32]) {

@@ -65,35 +65,23 @@ __device__ __forceinline__ float warp_max(float v) {
   return v;
 }
 
-/// Sum over a block of up to 32 whole warps; `scratch` has 33 floats. Every thread gets the sum.
+/// Sum over a block of up to 32 whole warps, known to every thread. `scratch` has 32 floats that no
+/// earlier reduction of the kernel used, which saves a second barrier.
 __device__ __forceinline__ float block_sum(float v, float* scratch) {
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   v = warp_sum(v);
   if (lane == 0) scratch[warp] = v;
   __syncthreads();
-  if (warp == 0) {
-    v = warp_sum(lane < warps ? scratch[lane] : 0.f);
-    if (lane == 0) scratch[32] = v;
-  }
-  __syncthreads();
-  v = scratch[32];
-  __syncthreads();
-  return v;
+  return warp_sum(lane < warps ? scratch[lane] : 0.f);
 }
 
+/// The same for the largest value.
 __device__ __forceinline__ float block_max(float v, float* scratch) {
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   v = warp_max(v);
   if (lane == 0) scratch[warp] = v;
   __syncthreads();
-  if (warp == 0) {
-    v = warp_max(lane < warps ? scratch[lane] : -INFINITY);
-    if (lane == 0) scratch[32] = v;
-  }
-  __syncthreads();
-  v = scratch[32];
-  __syncthreads();
-  return v;
+  return warp_max(lane < warps ? scratch[lane] : -INFINITY);
 }
 #endif
 
