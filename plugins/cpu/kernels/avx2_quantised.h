@@ -16,7 +16,7 @@ namespace {
 constexpr int kTileTokens = 4;
 constexpr int kExpandTokens = 12;
 constexpr int kStretch = 16;              // blocks expanded at a time; a multiple of kGroup
-constexpr int64_t kActCache = 128 << 10;  // bytes of activations that stay in the L2 cache
+constexpr int64_t kActCache = 512 << 10;  // bytes of activations that stay in the L2 cache
 
 MINFER_INLINE __m256i broadcast_word(const ActBlock& a, int word) {
   int32_t w;

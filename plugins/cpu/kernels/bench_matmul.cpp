@@ -1,9 +1,10 @@
 // Checks and times every matmul kernel of the build on this machine.
 //
-//   minfer_cpu_bench check [LABEL]          every kernel whose label contains LABEL, over odd
-//   shapes,
+//   minfer_cpu_bench_matmul check [LABEL]          every kernel whose label contains LABEL, over
+//   odd shapes,
 //                                           against float64 arithmetic on the dequantised weights
-//   minfer_cpu_bench time [LABEL] [THREADS] GB/s of file bytes at 1 to 8 tokens and GFLOP/s at 8 to
+//   minfer_cpu_bench_matmul time [LABEL] [THREADS] GB/s of file bytes at 1 to 8 tokens and GFLOP/s
+//   at 8 to
 //                                           256, as the median (and best) of several runs
 // Exit status 1 when a kernel is wrong.
 #include <algorithm>
