@@ -19,7 +19,10 @@ std::vector<Layout> all_layouts() {
           {"two_sims", {"sim:0", "sim:1"}, 1},
           {"two_sims_threaded", {"sim:0", "sim:1"}, 1, true},
           {"sim_then_cpu", {"sim:0", "cpu"}, 1},
-          {"cpu_then_sim", {"cpu", "sim:0"}, 1}};
+          {"cpu_then_sim", {"cpu", "sim:0"}, 1},
+          {"alternating_sims", {"sim:0", "sim:1"}, -1, false, MINFER_OP_MUL},
+          {"alternating_threaded", {"sim:0", "sim:1"}, -1, true, MINFER_OP_MUL},
+          {"alternating_cpu", {"sim:0", "cpu"}, -1, false, MINFER_OP_MUL}};
 }
 
 SimTest::SimTest() {
@@ -89,10 +92,16 @@ EngineOptions SimTest::small_options() {
 
 Result<std::unique_ptr<Engine>> SimTest::open(const std::string& arch, const Layout& layout,
                                               EngineOptions options) {
+  return open(tiny(arch), layout, std::move(options));
+}
+
+Result<std::unique_ptr<Engine>> SimTest::open(std::shared_ptr<const Model> model,
+                                              const Layout& layout, EngineOptions options) {
   sim().set_threaded(layout.threaded);
+  sim().refuse(layout.refused_op, MINFER_NONE);
   options.devices = layout.devices;
   options.gpu_layers = layout.gpu_layers;
-  return Engine::create(tiny(arch), *host_, options);
+  return Engine::create(std::move(model), *host_, options);
 }
 
 std::unique_ptr<Engine> SimTest::must_open(const std::string& arch, const Layout& layout,

@@ -22,6 +22,7 @@ struct Layout {
   std::vector<std::string> devices;
   int32_t gpu_layers = -1;
   bool threaded = false;
+  uint32_t refused_op = MINFER_NONE;  ///< by sim:0: units with it go to the next device
 };
 
 /// Every placement that scheduler tests run on.
@@ -41,6 +42,8 @@ class SimTest : public ::testing::Test {
   /// Small pages, f32 cache, room for 4 sequences of 128 positions; changed by the caller.
   static EngineOptions small_options();
   Result<std::unique_ptr<Engine>> open(const std::string& arch, const Layout& layout,
+                                       EngineOptions options = small_options());
+  Result<std::unique_ptr<Engine>> open(std::shared_ptr<const Model> model, const Layout& layout,
                                        EngineOptions options = small_options());
   std::unique_ptr<Engine> must_open(const std::string& arch, const Layout& layout,
                                     EngineOptions options = small_options());

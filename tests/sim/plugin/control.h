@@ -24,7 +24,7 @@ struct Control {
   void (*stats)(Stats* out);
   /// Bytes that each device has; of devices opened afterwards.
   void (*set_memory)(uint64_t bytes);
-  /// Operator and tensor type that supports() and plan_compile() refuse; 0xffffffff: none.
+  /// Operator and type of weights that supports() of the first device refuses; 0xffffffff: none.
   void (*refuse)(uint32_t op, uint32_t type);
   /// The nth plan_run from now fails (0: none): at once, or as a fault of queued work.
   void (*fail_run)(uint32_t nth, int32_t status, uint32_t queued);

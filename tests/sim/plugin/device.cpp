@@ -73,7 +73,7 @@ minfer_status supports(minfer_device* device, const minfer_split* split, const m
                        minfer_verdict* out, minfer_error* error) {
   uint32_t op = MINFER_NONE;
   uint32_t type = MINFER_NONE;
-  {
+  if (device->index == 0) {
     const std::lock_guard lock(world().mutex);
     op = world().refused_op;
     type = world().refused_type;
