@@ -35,10 +35,6 @@ bool is_contiguous(const GraphTensor& t) {
   return std::equal(t.nb, t.nb + 4, packed.nb);
 }
 
-bool same_shape(const GraphTensor& a, const GraphTensor& b) {
-  return std::equal(a.ne, a.ne + 4, b.ne);
-}
-
 bool broadcasts(const GraphTensor& a, const GraphTensor& b) {
   for (int i = 0; i < 4; ++i)
     if (b.ne[i] != a.ne[i] && b.ne[i] != 1) return false;
