@@ -9,8 +9,8 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "minfer/nearest.h"
 #include "minfer/log.h"
+#include "minfer/nearest.h"
 
 extern char** environ;
 

@@ -289,7 +289,7 @@ Field ConfigReader::logit_bias() {
           const auto id = FieldReader::as_integer(id_node, 0, std::numeric_limits<TokenId>::max());
           if (!id) return reader_.wrong(key, "logit_bias", "keyed by token ids");
           const auto bias = FieldReader::as_number(value);
-          if (!bias || (!kLogitBiasRange.contains(*bias) && *bias > kLogitBiasRange.low))
+          if (!bias || !is_logit_bias(*bias))
             return reader_.wrong(value, "logit_bias",
                                  fmt::format("numbers from {} to {}, or -inf to forbid a token",
                                              kLogitBiasRange.low, kLogitBiasRange.high));

@@ -165,7 +165,7 @@ Result<void> SamplerParams::check() const {
         fmt::format("{} logit biases; {} at most are expected", logit_bias.size(), kMaxLogitBiases),
         "sampling");
   for (const auto& [token, bias] : logit_bias)
-    if (token < 0 || !(kLogitBiasRange.contains(bias) || bias == -INFINITY))
+    if (token < 0 || !is_logit_bias(bias))
       return fail(
           ErrorCode::kConfig,
           fmt::format("logit_bias of token {} is {}; ids from 0 and {} to {} or -inf are expected",

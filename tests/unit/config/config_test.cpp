@@ -187,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"sampling: {logit_bias: [1]}", "dir/a.yaml:1:24", "TOKEN_ID: NUMBER"},
         Mistake{"sampling: {logit_bias: {a: 1}}", "dir/a.yaml:1:25", "token ids"},
         Mistake{"sampling: {logit_bias: {-1: 1}}", "dir/a.yaml:1:25", "token ids"},
+        Mistake{"sampling: {logit_bias: {1: -1001}}", "dir/a.yaml:1:28", "-inf to forbid"},
         Mistake{"sampling: {logit_bias: {1: inf}}", "dir/a.yaml:1:28", "-inf to forbid"},
         Mistake{"stop: ['']", "dir/a.yaml:1:8", "1 to 1024 bytes"},
         Mistake{"stop: {a: b}", "dir/a.yaml:1:7", "'stop' must be text"},

@@ -1,4 +1,4 @@
-#include "config/nearest.h"
+#include "minfer/nearest.h"
 
 #include <gtest/gtest.h>
 
