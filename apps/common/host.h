@@ -1,24 +1,46 @@
 // Opening the plugin host the way every app does.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "minfer/config.h"
 #include "minfer/gates.h"
 #include "minfer/plugin_host.h"
 
 namespace minfer::app {
 
-/// Finds plugins (`files` are --plugin paths, made absolute), resolves gates from config and
-/// environment, and enumerates devices.
-Result<std::unique_ptr<PluginHost>> open_host(const std::vector<std::string>& files,
-                                              const GateTexts& gates);
+/// A gate as a flag gives it.
+struct GateFlag {
+  std::string owner;  ///< may be empty: names are unique
+  std::string name;
+  std::string text;
+  std::string flag;  ///< "--gate", for errors
+};
 
-/// "a,b,c" into its parts; empty parts are dropped.
-std::vector<std::string> split_list(std::string_view text);
+/// Reads "OWNER:NAME=VALUE" or "NAME=VALUE" of --gate.
+Result<GateFlag> parse_gate(const std::string& text);
 
-/// Numbers of "1,2,512"; kUsage naming the flag on anything else.
-Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text);
+/// Loads the config's plugins and those that are found, resolves gates (flags over environment over
+/// config), and enumerates devices.
+Result<std::unique_ptr<PluginHost>> open_host(const RunConfig& config,
+                                              const std::vector<GateFlag>& flags);
+
+/// What "--device a,b:1" means; kUsage on an empty list and on a wrong number.
+Result<std::vector<BackendConfig>> parse_devices(const std::string& text);
+
+/// What "--plugin FILE" names, made absolute; kUsage on an empty name.
+Result<std::vector<std::filesystem::path>> parse_plugins(const std::vector<std::string>& names);
+
+/// What "--cache-type NAME" means.
+Result<CacheType> parse_cache_type(const std::string& name);
+/// The same for EngineOptions::kv_type; nothing for kAuto.
+std::optional<uint32_t> kv_type(CacheType type);
+
+/// --threads as the gate of the CPU backend that it stands for.
+GateFlag threads_gate(uint32_t threads);
 
 }  // namespace minfer::app

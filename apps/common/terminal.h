@@ -1,8 +1,11 @@
 // What an app says on stderr: log lines, errors, and progress while weights load.
+//
+// Lines may come from any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "minfer/log.h"
@@ -13,11 +16,15 @@ namespace minfer::app {
 /// Sends log lines of at least `level` to stderr as "program: line".
 void log_to_stderr(std::string_view program, LogLevel level);
 
-/// Prints "program: error: message" and returns the code's exit status.
-int report(std::string_view program, const Error& error);
+/// Prints "program: error: message", or with `json` an object of code, message and exit_status, and
+/// returns the code's exit status.
+int report(std::string_view program, const Error& error, bool json = false);
 
 /// A callback that draws "loading weights 42 %" while stderr is a terminal, else an empty function.
 std::function<void(uint64_t done, uint64_t total)> progress_line(bool quiet);
+
+/// Wipes a progress line that is on the screen, so that something else can be printed.
+void clear_progress();
 
 /// Number with a unit: "1.50 GiB", "312 MiB".
 std::string bytes_text(uint64_t bytes);

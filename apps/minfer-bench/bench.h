@@ -35,7 +35,7 @@ struct Measurement {
 /// Runs one test `repetitions` times.
 Result<Measurement> run_test(Engine& engine, const Test& test, uint32_t repetitions);
 
-/// Positions one sequence needs for a test.
+/// Positions one sequence needs for a test of at most 2^24 tokens each.
 inline uint32_t positions(const Test& t) {
   return t.depth + t.prompt + t.generate;
 }

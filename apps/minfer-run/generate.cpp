@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
+
+#include "files.h"
 
 namespace minfer::run {
 namespace {
@@ -14,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 /// Decides after every token whether to go on, and passes text to the sink as it becomes certain.
 class Output {
  public:
-  Output(std::shared_ptr<const Tokenizer> tokenizer, const Options& options, Interrupt& interrupt,
-         const TextSink& sink, Generation& out)
+  Output(std::shared_ptr<const Tokenizer> tokenizer, const Options& options,
+         const Interrupt& interrupt, const TextSink& sink, Generation& out)
       : tokenizer_(tokenizer),
         decoder_(std::move(tokenizer)),
         matcher_(options.config.stop),
@@ -36,7 +37,7 @@ class Output {
     if (!ignore_end_ && std::find(ends.begin(), ends.end(), token) != ends.end())
       return end(Finish::kEnd);
     out_.tokens.push_back(token);
-    if (!emit(matcher_.push(decoder_.push(token)))) return end(Finish::kClosed);
+    if (!emit(matcher_.push(decoder_.push(token)))) return false;
     if (matcher_.stopped()) {
       out_.stop = std::string(matcher_.matched());
       return end(Finish::kStopString);
@@ -46,12 +47,15 @@ class Output {
     return true;
   }
 
-  /// Flushes what the decoder and the stop strings held back.
-  void finish() {
-    if (matcher_.stopped()) return;
-    std::string rest = matcher_.push(decoder_.finish());
-    if (!matcher_.stopped()) rest += matcher_.finish();
-    if (!emit(rest)) out_.finish = Finish::kClosed;
+  /// Flushes what the decoder and the stop strings held back; fails when output could not be
+  /// written, now or before.
+  Result<void> finish() {
+    if (written_ && !matcher_.stopped() && out_.finish != Finish::kClosed) {
+      std::string rest = matcher_.push(decoder_.finish());
+      if (!matcher_.stopped()) rest += matcher_.finish();
+      emit(rest);
+    }
+    return written_;
   }
 
   bool end(Finish finish) {
@@ -60,9 +64,14 @@ class Output {
   }
 
  private:
+  /// False when nobody reads any more or the write failed.
   bool emit(const std::string& text) {
     out_.text += text;
-    return text.empty() || sink_(text);
+    if (text.empty()) return true;
+    const Result<bool> read = sink_(text);
+    if (!read) written_ = tl::make_unexpected(read.error());
+    if (!read || !*read) return end(Finish::kClosed);
+    return true;
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_;
@@ -70,27 +79,22 @@ class Output {
   StopMatcher matcher_;
   bool ignore_end_;
   int32_t limit_;
-  Interrupt& interrupt_;
+  const Interrupt& interrupt_;
   const TextSink& sink_;
+  Result<void> written_;
   Generation& out_;
   Clock::time_point last_;
 };
 
-Result<void> write_logits(const std::string& path, std::span<const float> logits) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(logits.data()),
-             static_cast<std::streamsize>(logits.size_bytes()));
-  if (!file.flush()) return fail(ErrorCode::kIo, "could not be written", path);
-  return {};
-}
-
 /// Greedy decoding: the device chooses and hands the token on.
 Result<void> decode_on_device(Engine& engine, SequenceId id, TokenId first, uint32_t room,
-                              Output& output) {
+                              int32_t max_tokens, Output& output) {
   if (!output.accept(first)) return {};
   bool more = true;
-  if (room > 0) {
-    MINFER_TRY(engine.decode_greedy(id, first, room, {}, [&](TokenId token) {
+  // Steps are queued ahead: none is, of which the token is not wanted.
+  const uint32_t n = max_tokens < 0 ? room : std::min(room, static_cast<uint32_t>(max_tokens) - 1);
+  if (n > 0) {
+    MINFER_TRY(engine.decode_greedy(id, first, n, {}, [&](TokenId token) {
       more = output.accept(token);
       return more;
     }));
@@ -135,13 +139,8 @@ std::string_view finish_name(Finish finish) {
   return "unknown";
 }
 
-Result<Generation> generate(Engine& engine, std::shared_ptr<const Tokenizer> tokenizer,
-                            std::span<const TokenId> prompt, const Options& options,
-                            Interrupt& interrupt, const TextSink& sink) {
-  Generation out;
-  const HyperParams& hp = engine.model().hparams();
+Result<void> check_prompt(const Engine& engine, std::span<const TokenId> prompt) {
   const uint32_t context = engine.options().context;
-  out.prompt_tokens = static_cast<uint32_t>(prompt.size());
   if (prompt.size() > context)
     return fail(
         ErrorCode::kContext,
@@ -149,38 +148,55 @@ Result<Generation> generate(Engine& engine, std::shared_ptr<const Tokenizer> tok
         "raise --ctx or shorten the prompt");
   if (prompt.empty())
     return fail(ErrorCode::kUsage, "the prompt has no tokens", "", "give a longer --prompt");
-  MINFER_ASSIGN(auto sampler, Sampler::create(options.config.sampling, hp.n_vocab, context));
-  out.seed = sampler->seed();
-  for (const TokenId token : prompt) sampler->accept(token);
+  return {};
+}
 
-  const bool greedy = options.config.sampling.is_plain_greedy();
+Result<Generation> generate(Engine& engine, std::shared_ptr<const Tokenizer> tokenizer,
+                            std::span<const TokenId> prompt, Sampler& sampler,
+                            const Options& options, const Interrupt& interrupt,
+                            const TextSink& sink) {
+  MINFER_TRY(check_prompt(engine, prompt));
+  Generation out;
+  out.prompt_tokens = static_cast<uint32_t>(prompt.size());
+  out.seed = sampler.seed();
+  out.greedy = options.config.sampling.temperature == 0;
+  for (const TokenId token : prompt) sampler.accept(token);
+
+  const bool on_device = options.config.sampling.is_plain_greedy();
   MINFER_ASSIGN(const SequenceId id, engine.sequence_new());
   const auto start = Clock::now();
   auto result =
-      engine.prefill(id, prompt, {.read_logits = !greedy || !options.dump_logits.empty()});
+      engine.prefill(id, prompt, {.read_logits = !on_device || !options.dump_logits.empty()});
+  out.prefill_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (!result && interrupt.requested()) {
     out.finish = Finish::kInterrupted;
     return out;
   }
   if (!result) return tl::make_unexpected(std::move(result).error());
-  out.prefill_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (!options.dump_logits.empty())
-    MINFER_TRY(write_logits(options.dump_logits, result->row(0, hp.n_vocab)));
+  if (!options.dump_logits.empty()) {
+    const auto row = result->row(0, engine.model().hparams().n_vocab);
+    MINFER_TRY(app::write_file(options.dump_logits,
+                               {reinterpret_cast<const char*>(row.data()), row.size_bytes()}));
+  }
 
   Output output(tokenizer, options, interrupt, sink, out);
+  Result<void> decoded;
   if (options.config.max_tokens == 0) {
     out.finish = Finish::kLength;
   } else {
-    const auto room = static_cast<uint32_t>(context - prompt.size());
-    const Result<void> decoded =
-        greedy ? decode_on_device(engine, id, result->arg_max[0], room, output)
-               : decode_sampled(engine, id, *sampler, *result, room, output);
-    if (!decoded && interrupt.requested())
-      out.finish = Finish::kInterrupted;
-    else if (!decoded)
-      return tl::make_unexpected(decoded.error());
+    const auto room = static_cast<uint32_t>(engine.options().context - prompt.size());
+    decoded = on_device ? decode_on_device(engine, id, result->arg_max[0], room,
+                                           options.config.max_tokens, output)
+                        : decode_sampled(engine, id, sampler, *result, room, output);
+    if (!decoded && interrupt.requested()) {
+      output.end(Finish::kInterrupted);
+      decoded = {};
+    }
   }
-  output.finish();
+  // Also after a failure, what was made is printed.
+  auto written = output.finish();
+  if (!decoded) return tl::make_unexpected(std::move(decoded).error());
+  if (!written) return tl::make_unexpected(std::move(written).error());
   MINFER_TRY(engine.sequence_free(id));
   return out;
 }

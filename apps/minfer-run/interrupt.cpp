@@ -1,7 +1,8 @@
 #include "interrupt.h"
 
 #include <csignal>
-#include <ctime>
+
+#include "terminal.h"
 
 namespace minfer::run {
 namespace {
@@ -13,16 +14,28 @@ sigset_t interrupt_set() {
   return set;
 }
 
+/// Ends the process by the signal itself, which is what a shell that started it wants to see.
+void end_process(const sigset_t& set) {
+  app::clear_progress();
+  signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  raise(SIGINT);
+}
+
 }  // namespace
 
 Interrupt::Interrupt() {
   const sigset_t set = interrupt_set();
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  ignored_ = before.sa_handler == SIG_IGN;
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] { wait(); });
 }
 
 Interrupt::~Interrupt() {
   done_ = true;
+  pthread_kill(thread_.native_handle(), SIGINT);
   thread_.join();
 }
 
@@ -33,16 +46,14 @@ void Interrupt::on_request(std::function<void()> action) {
 
 void Interrupt::wait() {
   const sigset_t set = interrupt_set();
-  while (!done_) {
-    timespec timeout{.tv_sec = 0, .tv_nsec = 50'000'000};
-    if (sigtimedwait(&set, nullptr, &timeout) != SIGINT) continue;
-    if (requested_.exchange(true)) {
-      signal(SIGINT, SIG_DFL);
-      pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-      raise(SIGINT);
-    }
+  while (true) {
+    int signal_number = 0;
+    sigwait(&set, &signal_number);
+    if (done_) return;
+    if (ignored_) continue;
     std::lock_guard lock(mutex_);
-    if (action_) action_();
+    if (requested_.exchange(true) || !action_) end_process(set);
+    action_();
   }
 }
 

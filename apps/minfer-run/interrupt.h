@@ -3,14 +3,15 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 
 namespace minfer::run {
 
 /// Waits for SIGINT on a thread of its own; create it before any other thread exists, so that all
-/// inherit the blocked signal.
+/// inherit the blocked signal. While no action is set, the signal ends the process as usual. A
+/// process that was started with the signal ignored (a script's background job) goes on ignoring
+/// it.
 class Interrupt {
  public:
   Interrupt();
@@ -25,6 +26,7 @@ class Interrupt {
  private:
   void wait();
 
+  bool ignored_ = false;
   std::atomic<bool> requested_ = false;
   std::atomic<bool> done_ = false;
   std::mutex mutex_;

@@ -1,19 +1,20 @@
 // minfer-run: from a prompt and a config to text on standard output.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <boost/json.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 
+#include "files.h"
+#include "flags.h"
 #include "generate.h"
 #include "host.h"
 #include "interrupt.h"
 #include "lists.h"
 #include "options.h"
 #include "prompt.h"
+#include "session.h"
 #include "statistics.h"
 #include "terminal.h"
 
@@ -24,141 +25,156 @@ namespace {
 constexpr const char* kProgram = "minfer-run";
 constexpr int kInterruptedStatus = 130;
 
-/// Writes all of `text` to standard output; false when nobody reads it any more.
-bool write_out(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(n));
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Prints text that is the whole product; a reader that has gone is no error.
+Result<int> print(const std::string& text) {
+  MINFER_TRY(app::write_out(text));
+  return 0;
+}
+
+Result<int> print(const boost::json::object& object) {
+  return print(boost::json::serialize(object) + "\n");
+}
+
+/// A model may call itself anything: control characters stay out of the log.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  return text;
+}
+
+tl::unexpected<Error> usage(const char* what, const char* hint) {
+  fmt::print(stderr, "{}", run::usage_text());
+  return fail(ErrorCode::kUsage, what, "", hint);
+}
+
+Result<int> list(const run::Options& options) {
+  MINFER_ASSIGN(const auto host, app::open_host(options.config, options.gates));
+  if (options.json) {
+    boost::json::object all;
+    if (options.list_devices) all = app::device_list_json(*host);
+    if (options.list_gates) all["gates"] = app::gate_list_json(host->gates());
+    return print(all);
   }
-  return true;
+  std::string text;
+  if (options.list_devices) text += app::device_list(*host);
+  if (options.list_gates) text += gates_table(host->gates(), GateTableFormat::kPlain);
+  return print(text);
 }
 
-std::optional<uint32_t> kv_type(CacheType type) {
-  switch (type) {
-    case CacheType::kF32:
-      return MINFER_TYPE_F32;
-    case CacheType::kF16:
-      return MINFER_TYPE_F16;
-    case CacheType::kQ8_0:
-      return MINFER_TYPE_Q8_0;
-    case CacheType::kAuto:
-      break;
-  }
-  return std::nullopt;
-}
-
-EngineOptions engine_options(const run::Options& options, const Model& model) {
-  const RunConfig& config = options.config;
-  EngineOptions out;
-  for (const BackendConfig& backend : config.backends) out.devices.push_back(backend.device_id());
-  out.gpu_layers = config.gpu_layers;
-  out.context = config.context ? config.context : model.hparams().context_length;
-  if (out.context > model.hparams().context_length)
-    log(LogLevel::kWarn,
-        fmt::format("a context of {} is more than the {} the model was trained for", out.context,
-                    model.hparams().context_length));
-  out.max_sequences = config.max_sequences;
-  out.max_step_tokens = config.batch;
-  out.kv_type = kv_type(config.cache_type);
-  out.on_progress = app::progress_line(options.quiet);
-  return out;
-}
-
-Result<std::unique_ptr<PluginHost>> open_host(const RunConfig& config) {
-  std::vector<std::string> files;
-  for (const auto& plugin : config.plugins) files.push_back(plugin.string());
-  for (const BackendConfig& backend : config.backends)
-    if (!backend.plugin.empty()) files.push_back(backend.plugin.string());
-  return app::open_host(files, config.all_gates());
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) return fail(ErrorCode::kIo, "could not be written", path);
-  return {};
+Result<void> dump_graph(Engine& engine, const run::Options& options) {
+  if (options.dump_graph.empty()) return {};
+  MINFER_ASSIGN(const std::string dot, engine.dot(1));
+  return app::write_file(options.dump_graph, dot);
 }
 
 /// Placement, memory, graph: what can be told before weights are read.
-Result<void> report_plan(Engine& engine, const run::Options& options) {
-  if (!options.dump_graph.empty()) {
-    MINFER_ASSIGN(const std::string dot, engine.dot(1));
-    MINFER_TRY(write_file(options.dump_graph, dot));
+Result<int> dry_run(const run::Options& options) {
+  MINFER_ASSIGN(auto host, app::open_host(options.config, options.gates));
+  MINFER_ASSIGN(const auto session, run::plan_session(std::move(host), options));
+  MINFER_TRY(dump_graph(*session.engine, options));
+  if (options.json) {
+    MINFER_ASSIGN(const auto plan, app::plan_json(*session.engine, options.explain));
+    return print(plan);
   }
-  if (options.dry_run) write_out(app::memory_text(engine));
-  return {};
+  std::string text = app::memory_text(*session.engine);
+  if (options.explain) {
+    MINFER_ASSIGN(const std::string explained, app::explain_text(*session.engine));
+    text += explained;
+  }
+  return print(text);
 }
 
-Result<int> answer(run::Options& options, run::Interrupt& interrupt) {
-  std::string prompt;
-  if (!options.only_reports()) {
-    MINFER_ASSIGN(prompt, run::read_prompt(options));
+/// Writes what a run leaves behind its text; the exit status.
+Result<int> conclude(const run::Session& session, const run::Options& options,
+                     const run::Generation& generation, double load_seconds) {
+  Engine& engine = *session.engine;
+  if (options.json) {
+    MINFER_TRY(app::write_out(run::json_text(generation, engine, load_seconds)));
+  } else if (generation.finish != run::Finish::kClosed && !generation.text.empty() &&
+             !generation.text.ends_with('\n')) {
+    MINFER_TRY(app::write_out("\n"));
   }
-  MINFER_ASSIGN(auto host, open_host(options.config));
-  if (options.list_devices) write_out(app::device_list(*host));
-  if (options.list_gates) write_out(gates_table(host->gates(), GateTableFormat::kPlain));
-  if (options.list_devices || options.list_gates) return 0;
-  if (options.config.model.empty())
-    return fail(ErrorCode::kUsage, "no model", "", "give --config NAME or --model FILE.gguf");
+  if (generation.finish == run::Finish::kContext)
+    log(LogLevel::kWarn, fmt::format("the context of {} positions is full; generation stopped",
+                                     engine.options().context));
+  const bool interrupted = generation.finish == run::Finish::kInterrupted;
+  if (options.timing || (interrupted && !options.quiet))
+    fmt::print(stderr, "{}", run::timing_text(generation, engine, load_seconds));
+  if (session.host->gates().value("MINFER_OP_TIMING") != 0)
+    fmt::print(stderr, "{}", run::op_timing_text(engine));
+  return interrupted ? kInterruptedStatus : 0;
+}
 
-  const auto start = std::chrono::steady_clock::now();
-  MINFER_ASSIGN(auto file, GgufFile::open(options.config.model));
-  MINFER_ASSIGN(auto model, Model::create(file));
-  MINFER_ASSIGN(auto engine, Engine::plan(model, *host, engine_options(options, *model)));
-  MINFER_TRY(report_plan(*engine, options));
-  if (options.dry_run) {
-    if (options.explain) {
-      MINFER_ASSIGN(const std::string text, app::explain_text(*engine, 1));
-      fmt::print(stderr, "{}", text);
-    }
-    return 0;
-  }
-  MINFER_ASSIGN(auto tokenizer, Tokenizer::create(*file));
-  MINFER_ASSIGN(const auto tokens, run::prompt_tokens(options.config, *file, *tokenizer, prompt));
-  MINFER_TRY(engine->load());
-  const double load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
+  if (run::lacks_prompt(options))
+    return usage("no prompt",
+                 "give --prompt TEXT or --prompt-file FILE, or pipe text to standard input");
+  MINFER_ASSIGN(const std::string prompt, run::read_prompt(options));
+  if (!options.dump_logits.empty()) MINFER_TRY(app::check_writable(options.dump_logits));
+
+  const auto start = Clock::now();
+  MINFER_ASSIGN(auto host, app::open_host(options.config, options.gates));
+  MINFER_ASSIGN(const auto session, run::plan_session(std::move(host), options));
+  Engine& engine = *session.engine;
+  log(LogLevel::kDebug, fmt::format("planned after {:.0f} ms", seconds_since(start) * 1e3));
+  MINFER_TRY(dump_graph(engine, options));
+  MINFER_ASSIGN(auto tokenizer, Tokenizer::create(*session.file));
+  MINFER_ASSIGN(const auto tokens,
+                run::prompt_tokens(options.config, *session.file, *tokenizer, prompt));
+  MINFER_TRY(run::check_prompt(engine, tokens));
+  MINFER_ASSIGN(auto sampler,
+                Sampler::create(options.config.sampling, session.model->hparams().n_vocab,
+                                engine.options().context));
+  log(LogLevel::kInfo, one_line(run::session_line(session)));
+  log(LogLevel::kDebug, fmt::format("{} tokens of prompt after {:.0f} ms", tokens.size(),
+                                    seconds_since(start) * 1e3));
+  MINFER_TRY(engine.load());
+  const double load_seconds = seconds_since(start);
+  log(LogLevel::kDebug, fmt::format("loaded after {:.0f} ms", load_seconds * 1e3));
   if (options.explain) {
-    MINFER_ASSIGN(const std::string text, app::explain_text(*engine, 1));
+    MINFER_ASSIGN(const std::string text, app::explain_text(engine));
     fmt::print(stderr, "{}", text);
   }
-  const bool op_timing = host->gates().value("MINFER_OP_TIMING") != 0;
-  engine->set_timing(op_timing);
 
-  interrupt.on_request([&] { engine->cancel(); });
-  const run::TextSink sink = [&](std::string_view text) { return options.json || write_out(text); };
-  auto generation = run::generate(*engine, tokenizer, tokens, options, interrupt, sink);
+  interrupt.on_request([&] { engine.cancel(); });
+  const run::TextSink sink = [&](std::string_view text) -> Result<bool> {
+    if (options.json) return true;
+    return app::write_out(text);
+  };
+  auto generation = run::generate(engine, tokenizer, tokens, *sampler, options, interrupt, sink);
   interrupt.on_request({});
   if (!generation) return tl::make_unexpected(std::move(generation).error());
+  return conclude(session, options, *generation, load_seconds);
+}
 
-  if (options.json)
-    write_out(run::json_text(*generation, *engine, load_seconds));
-  else if (generation->finish != run::Finish::kClosed && !generation->text.ends_with('\n'))
-    write_out("\n");
-  if (generation->finish == run::Finish::kContext)
-    log(LogLevel::kWarn, fmt::format("the context of {} positions is full; generation stopped",
-                                     engine->options().context));
-  const bool interrupted = generation->finish == run::Finish::kInterrupted;
-  if (options.timing || (interrupted && !options.quiet))
-    fmt::print(stderr, "{}", run::timing_text(*generation, load_seconds));
-  if (op_timing) fmt::print(stderr, "{}", run::op_timing_text(*engine));
-  return interrupted ? kInterruptedStatus : 0;
+Result<int> run_with(const run::Options& options) {
+  run::Interrupt interrupt;
+  if (options.list_devices || options.list_gates) return list(options);
+  if (options.config.model.empty())
+    return usage("no model", "give --config NAME or --model FILE.gguf");
+  return options.dry_run ? dry_run(options) : answer(options, interrupt);
+}
+
+Result<int> run_command(int argc, char** argv) {
+  MINFER_ASSIGN(const run::Options options, run::parse_options(argc, argv));
+  if (options.help) return print(run::help_text());
+  if (options.version) return print(std::string("minfer " MINFER_RELEASE "\n"));
+  app::log_to_stderr(kProgram, options.quiet     ? LogLevel::kError
+                               : options.verbose ? LogLevel::kDebug
+                                                 : LogLevel::kInfo);
+  return run_with(options);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
-  auto options = run::parse_options(argc, argv);
-  if (!options) return app::report(kProgram, options.error());
-  if (options->help) return write_out(run::help_text()) ? 0 : 1;
-  if (options->version) return write_out("minfer " MINFER_RUN_VERSION "\n") ? 0 : 1;
-  app::log_to_stderr(kProgram, options->quiet     ? LogLevel::kError
-                               : options->verbose ? LogLevel::kDebug
-                                                  : LogLevel::kInfo);
-  run::Interrupt interrupt;
-  const auto status = answer(*options, interrupt);
-  return status ? *status : app::report(kProgram, status.error());
+  const auto status = run_command(argc, argv);
+  return status ? *status : app::report(kProgram, status.error(), app::wants_json(argc, argv));
 }

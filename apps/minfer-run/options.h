@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "host.h"
 #include "minfer/config.h"
 #include "minfer/result.h"
 
 namespace minfer::run {
 
 struct Options {
-  RunConfig config;  ///< YAML with the flags laid over it
+  RunConfig config;                  ///< YAML with the flags laid over it
+  std::vector<app::GateFlag> gates;  ///< of --gate and --threads, which win over the environment
 
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
@@ -29,9 +31,6 @@ struct Options {
   bool quiet = false;
   bool verbose = false;
   bool ignore_end = false;  ///< generate past end-of-generation tokens
-
-  /// True when the run ends before any text is generated.
-  bool only_reports() const { return dry_run || list_devices || list_gates; }
 };
 
 /// Reads flags and the config they name. kUsage for a wrong flag, else what the config's reader
@@ -40,5 +39,8 @@ Result<Options> parse_options(int argc, char** argv);
 
 /// The text of --help.
 std::string help_text();
+
+/// The two lines that say how the program is called.
+std::string usage_text();
 
 }  // namespace minfer::run

@@ -4,25 +4,17 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
+#include "files.h"
 #include "minfer/chat_template.h"
 #include "minfer/log.h"
 
 namespace minfer::run {
 namespace {
 
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(ErrorCode::kNotFound, std::strerror(errno), path.string());
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) return fail(ErrorCode::kIo, "could not be read", path.string());
-  return text;
-}
+/// More than any context holds, and little enough to keep in memory.
+constexpr size_t kMaxPromptBytes = size_t{64} << 20;
+constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   return id < 0 ? std::string() : std::string(tokenizer.token_text(id));
@@ -31,27 +23,37 @@ std::string token_text(const Tokenizer& tokenizer, TokenId id) {
 /// The template's source: the config's file, else the model's metadata, else nothing.
 Result<std::string> template_source(const RunConfig& config, const GgufFile& file) {
   if (!config.use_template) return std::string();
-  if (!config.chat_template.empty()) return read_file(config.chat_template);
+  if (!config.chat_template.empty()) return app::read_file(config.chat_template, kMaxTemplateBytes);
   MINFER_ASSIGN(const auto source, file.get_string("tokenizer.chat_template"));
   if (!source) log(LogLevel::kInfo, "the model has no chat template; the prompt is used as it is");
   return std::string(source.value_or(""));
 }
 
+tl::unexpected<Error> template_error(const RunConfig& config, Error error) {
+  const std::string source =
+      config.chat_template.empty() ? "the model's chat template" : config.chat_template.string();
+  error.where = error.where.empty() ? source : fmt::format("{}, {}", source, error.where);
+  error.hint += error.hint.empty() ? "" : "; ";
+  error.hint += "--no-template runs the prompt as it is";
+  return tl::make_unexpected(std::move(error));
+}
+
 }  // namespace
+
+bool lacks_prompt(const Options& options) {
+  return !options.prompt && !options.prompt_file && isatty(STDIN_FILENO);
+}
 
 Result<std::string> read_prompt(const Options& options) {
   if (options.prompt) return *options.prompt;
-  if (options.prompt_file) return read_file(*options.prompt_file);
-  if (isatty(STDIN_FILENO))
-    return fail(
-        ErrorCode::kUsage, "no prompt", "",
-        "give --prompt TEXT or --prompt-file FILE, or pipe text to standard input; see --help");
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  // A prompt from a pipe ends with the newline of the command that wrote it.
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.empty())
-    return fail(ErrorCode::kUsage, "standard input is empty", "",
-                "give --prompt TEXT or pipe one in");
+  auto text = options.prompt_file ? app::read_file(*options.prompt_file, kMaxPromptBytes)
+                                  : app::read_standard_input(kMaxPromptBytes);
+  if (!text) return text;
+  // The newline of the editor or the command that wrote the text.
+  if (text->ends_with('\n')) text->pop_back();
+  if (text->empty() && !options.prompt_file)
+    return fail(ErrorCode::kUsage, "there is no prompt: standard input is empty", "",
+                "give --prompt TEXT or --prompt-file FILE, or pipe text in");
   return text;
 }
 
@@ -63,11 +65,7 @@ Result<std::vector<TokenId>> prompt_tokens(const RunConfig& config, const GgufFi
     return tokenizer.encode(text, false, true);
   }
   auto parsed = ChatTemplate::parse(source);
-  if (!parsed) {
-    parsed.error().hint += parsed.error().hint.empty() ? "" : "; ";
-    parsed.error().hint += "--no-template runs the prompt as it is";
-    return tl::make_unexpected(std::move(parsed).error());
-  }
+  if (!parsed) return template_error(config, std::move(parsed).error());
   boost::json::array messages;
   if (!config.system.empty()) messages.push_back({{"role", "system"}, {"content", config.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
@@ -75,8 +73,9 @@ Result<std::vector<TokenId>> prompt_tokens(const RunConfig& config, const GgufFi
                                        {"add_generation_prompt", true},
                                        {"bos_token", token_text(tokenizer, tokenizer.bos())},
                                        {"eos_token", token_text(tokenizer, tokenizer.eos())}};
-  MINFER_ASSIGN(const auto segments, (*parsed)->render(context));
-  return tokenizer.encode(segments, true);
+  auto segments = (*parsed)->render(context);
+  if (!segments) return template_error(config, std::move(segments).error());
+  return tokenizer.encode(*segments, true);
 }
 
 }  // namespace minfer::run

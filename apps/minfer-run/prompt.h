@@ -10,8 +10,10 @@
 
 namespace minfer::run {
 
-/// The prompt of --prompt, --prompt-file or standard input. kUsage when there is none and standard
-/// input is a terminal.
+/// True when neither flag gives a prompt and standard input is a terminal: there is none.
+bool lacks_prompt(const Options& options);
+
+/// The prompt of --prompt, --prompt-file or standard input, in this order.
 Result<std::string> read_prompt(const Options& options);
 
 /// Tokens of system prompt and prompt through the config's or the model's chat template, or of the

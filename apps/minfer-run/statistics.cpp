@@ -6,6 +6,8 @@
 #include <boost/json.hpp>
 #include <numeric>
 
+#include "terminal.h"
+
 namespace minfer::run {
 namespace {
 
@@ -27,9 +29,24 @@ double rate(double n, double seconds) {
   return seconds > 0 ? n / seconds : 0;
 }
 
+/// Held and planned bytes of each device; empty when a device cannot tell.
+struct Held {
+  std::string device;
+  uint64_t planned = 0;
+  uint64_t held = 0;
+};
+std::vector<Held> memory_held(Engine& engine) {
+  std::vector<Held> rows;
+  const auto now = engine.measured_memory();
+  const auto& planned = engine.memory_plan().devices;
+  for (size_t d = 0; now && d < planned.size(); ++d)
+    rows.push_back({planned[d].device, planned[d].total(), now->devices[d].total()});
+  return rows;
+}
+
 }  // namespace
 
-std::string timing_text(const Generation& g, double load_seconds) {
+std::string timing_text(const Generation& g, Engine& engine, double load_seconds) {
   const std::vector<double> times = decode_times(g);
   const double decode = std::accumulate(times.begin(), times.end(), 0.0);
   std::string out = fmt::format("load     {:8.1f} ms\n", load_seconds * 1e3);
@@ -42,14 +59,21 @@ std::string timing_text(const Generation& g, double load_seconds) {
     out += fmt::format("a token  p50 {:.2f} ms, p90 {:.2f} ms, p99 {:.2f} ms\n",
                        percentile(times, 0.5) * 1e3, percentile(times, 0.9) * 1e3,
                        percentile(times, 0.99) * 1e3);
+  if (!g.greedy) out += fmt::format("seed     {}\n", g.seed);
+  for (const Held& row : memory_held(engine))
+    out += fmt::format("memory   {}: {} held, {} planned\n", row.device, app::bytes_text(row.held),
+                       app::bytes_text(row.planned));
   return out;
 }
 
-std::string json_text(const Generation& g, const Engine& engine, double load_seconds) {
+std::string json_text(const Generation& g, Engine& engine, double load_seconds) {
   const std::vector<double> times = decode_times(g);
   const double decode = std::accumulate(times.begin(), times.end(), 0.0);
   boost::json::array devices;
   for (const auto& device : engine.devices()) devices.emplace_back(device->info().id);
+  boost::json::array memory;
+  for (const Held& row : memory_held(engine))
+    memory.push_back({{"device", row.device}, {"planned", row.planned}, {"held", row.held}});
   boost::json::object root = {
       {"text", g.text},
       {"finish_reason", finish_name(g.finish)},
@@ -60,6 +84,7 @@ std::string json_text(const Generation& g, const Engine& engine, double load_sec
       {"context", engine.options().context},
       {"model", engine.model().file().path().string()},
       {"devices", std::move(devices)},
+      {"memory", std::move(memory)},
       {"timing",
        {{"load_seconds", load_seconds},
         {"prefill_seconds", g.prefill_seconds},

@@ -8,11 +8,12 @@
 
 namespace minfer::run {
 
-/// Load, prefill and decode times with rates and percentiles of the time between tokens.
-std::string timing_text(const Generation& generation, double load_seconds);
+/// Load, prefill and decode times with rates and percentiles of the time between tokens, the seed,
+/// and the memory held beside what was planned.
+std::string timing_text(const Generation& generation, Engine& engine, double load_seconds);
 
 /// The run as one JSON object on a line.
-std::string json_text(const Generation& generation, const Engine& engine, double load_seconds);
+std::string json_text(const Generation& generation, Engine& engine, double load_seconds);
 
 /// Time, calls and GB/s per operator and kernel, longest first.
 std::string op_timing_text(const Engine& engine);

@@ -1,0 +1,55 @@
+#include "session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lists.h"
+#include "terminal.h"
+
+namespace minfer::run {
+namespace {
+
+/// What was asked for, or a default that the model was trained for.
+uint32_t context_of(const RunConfig& config, const Model& model) {
+  const uint32_t trained = model.hparams().context_length;
+  if (config.context_given || trained == 0) return config.context;
+  return std::min(config.context, trained);
+}
+
+EngineOptions engine_options(const Options& options, const Model& model) {
+  const RunConfig& config = options.config;
+  EngineOptions out;
+  for (const BackendConfig& backend : config.backends) out.devices.push_back(backend.device_id());
+  out.gpu_layers = config.gpu_layers;
+  out.context = context_of(config, model);
+  out.max_sequences = config.max_sequences;
+  out.max_step_tokens = config.batch;
+  out.kv_type = app::kv_type(config.cache_type);
+  out.on_progress = app::progress_line(options.quiet);
+  return out;
+}
+
+}  // namespace
+
+Result<Session> plan_session(std::unique_ptr<PluginHost> host, const Options& options) {
+  Session session;
+  session.host = std::move(host);
+  MINFER_ASSIGN(session.file, GgufFile::open(options.config.model));
+  MINFER_ASSIGN(session.model, Model::create(session.file));
+  MINFER_ASSIGN(session.engine, Engine::plan(session.model, *session.host,
+                                             engine_options(options, *session.model)));
+  return session;
+}
+
+std::string session_line(const Session& session) {
+  const HyperParams& hp = session.model->hparams();
+  uint64_t weights = 0;
+  for (const MemoryPlan::Entry& e : session.engine->memory_plan().devices) weights += e.weights;
+  return fmt::format("{} ({}, {}) on {}, context {}",
+                     hp.name.empty() ? session.file->path().filename().string() : hp.name,
+                     hp.architecture, app::bytes_text(weights),
+                     app::placement_line(*session.engine), session.engine->options().context);
+}
+
+}  // namespace minfer::run
