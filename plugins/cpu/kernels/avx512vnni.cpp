@@ -5,15 +5,14 @@
 //  - a few tokens: each block is decoded into 8 registers and multiplied with up to 8 tokens, so
 //    that weights are read once. With one token this is bound by memory.
 //  - many tokens: 32 rows at a time, a stretch of columns is expanded into bytes and f32 scales
-//  that
-//    stay in the L1 cache, and multiplied with tiles of 6 tokens (12 independent sums hide the
-//    latency of vpdpbusd; every broadcast serves two registers of rows). Per 16 rows x 32 columns x
-//    1 token: 8 vpdpbusd and 2 fused multiply-adds (3 with a bias, 4 with scales per 16 columns).
+//    that stay in the L1 cache, and multiplied with tiles of 6 tokens (12 independent sums hide
+//    the latency of vpdpbusd; every broadcast serves two registers of rows). Per 16 rows x 32
+//    columns x 1 token: 8 vpdpbusd and 2 fused multiply-adds (3 with a bias, 4 with scales per 16
+//    columns).
 //
 // Thread-safe: pure functions. Everything here is static (see panel.h).
 #include "kernels/act_block.h"
 #include "kernels/avx512vnni_decode.h"
-
 #include "kernels/panel.h"
 #include "matmul_list.h"
 
@@ -26,8 +25,10 @@ constexpr int kTileTokens = 6;
 constexpr int kTilePanels = 2;
 constexpr int kStretch = 16;  // blocks of columns expanded at a time; a multiple of kGroup
 constexpr int64_t kActCache = 1 << 20;  // bytes of activations that stay in the L2 cache
-constexpr int kPrefetch =
-    8192;  // bytes that the direct path fetches ahead: memory has time to answer
+// The direct path fetches its stream into the L2 cache this many bytes ahead, so that memory has
+// time to answer, and from there into L1 shortly before use.
+constexpr int kPrefetchL2 = 16384;
+constexpr int kPrefetchL1 = 1024;
 
 MINFER_INLINE __m512i broadcast_word(const ActBlock& a, int word) {
   int32_t w;
@@ -81,8 +82,11 @@ void direct_panel(const uint8_t* panel, int64_t blocks, const ActBlock* act, __m
     const GroupView<F> group = group_view<F>(panel, blocks, b0);
     const typename D::Factors factors = D::factors(group.scales);
     for (int64_t b = 0; b < group.blocks; ++b) {
-      const uint8_t* ahead = group.scales + b * kStream + kPrefetch;
-      for (int i = 0; i < kStream; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T0);
+      const uint8_t* here = group.scales + b * kStream;
+      for (int i = 0; i < kStream; i += 64) {
+        _mm_prefetch(here + kPrefetchL2 + i, _MM_HINT_T1);
+        _mm_prefetch(here + kPrefetchL1 + i, _MM_HINT_T0);
+      }
       const typename D::Weights w = D::weights(group.planes + b * plane_bytes(F));
       const typename D::Scales s = D::block_scales(factors, group.scales, b);
       unroll<NT>([&](auto t) {
