@@ -1,9 +1,9 @@
 // Decode: matrices in tile32 times one int8 row (see decode.h).
 //
-// A launch is a list of row groups; a unit is one group, or a gate and an up group that are combined
-// in the block that owns both. Units are dealt out in order, the steps of a block's units are cut
-// among its warps by bytes. A warp leaves one partial sum per group and lane, and the groups'
-// partials are added in the order of warps: results do not depend on timing.
+// A launch is a list of row groups; a unit is one group, or a gate and an up group that are
+// combined in the block that owns both. Units are dealt out in order, the steps of a block's units
+// are cut among its warps by bytes. A warp leaves one partial sum per group and lane, and the
+// groups' partials are added in the order of warps: results do not depend on timing.
 #include <algorithm>
 
 #include "../kernels/gate_fn.cuh"
@@ -16,7 +16,7 @@ namespace {
 constexpr int kWarps = 14;
 constexpr int kMaxSlots = 4;
 constexpr uint32_t kMiscBytes = 640;  // barriers, then the warps' sums of squares
-constexpr uint32_t kSharedLimit = 227 * 1024;
+constexpr uint32_t kSharedLimit = kSharedBytes;
 
 struct Segment {
   const uint8_t* weight;
@@ -30,6 +30,7 @@ struct Segment {
 struct Params {
   Segment segments[kMaxDecodeSegments];
   uint32_t n_segments;
+  uint32_t publisher;  ///< the segment whose result is quantised
   uint32_t id;
   uint32_t steps;        ///< of a group
   uint32_t groups;       ///< of all segments
@@ -141,9 +142,9 @@ __device__ __forceinline__ float gather(const Params& p, int8_t* quants, BlockMe
       } else if (i < n) {
         const float d = __uint_as_float(v[j].x);
         const int lo = static_cast<int16_t>(v[j].y & 0xffffu), hi = static_cast<int>(v[j].y) >> 16;
-        meta[i - n_quants] = make_float4(d, d * static_cast<float>(lo + hi),
-                                         __int_as_float(kMagic - 32 * lo),
-                                         __int_as_float(kMagic - 32 * hi));
+        meta[i - n_quants] =
+            make_float4(d, d * static_cast<float>(lo + hi), __int_as_float(kMagic - 32 * lo),
+                        __int_as_float(kMagic - 32 * hi));
         squares += __uint_as_float(v[j].z);
       }
     }
@@ -158,8 +159,7 @@ __device__ __forceinline__ void publish(const Params& p, uint32_t block, float v
     if (lane == 0) p.out_squares[block] = squares;
   }
   if (p.out_scale) v *= p.out_scale[block * 32 + lane] + p.out_scale_offset;
-  const float largest =
-      __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(v))));
+  const float largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(v))));
   const float inverse = largest > 0.f ? __fdividef(127.f, largest) : 0.f;
   const int q = min(max(__float2int_rn(v * inverse), -127), 127);
   uint32_t word = static_cast<uint32_t>(q & 255) << (8 * (lane & 3));
@@ -191,8 +191,8 @@ __device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, cons
                                            uint32_t start, int lane) {
   const uint32_t end = __shfl_down_sync(~0u, start, 1);
   const uint32_t low = group * p.steps;
-  const uint32_t mask = __ballot_sync(
-      ~0u, lane < kWarps && start < end && start < low + p.steps && end > low);
+  const uint32_t mask =
+      __ballot_sync(~0u, lane < kWarps && start < end && start < low + p.steps && end > low);
   const uint32_t first_group = start / p.steps;
   const int first = __ffs(mask) - 1, last = 31 - __clz(mask);
   float v = parts[(first * p.max_parts + group - __shfl_sync(~0u, first_group, first)) * 32 + lane];
@@ -206,8 +206,7 @@ __device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, cons
 #endif  // MINFER_SM90A
 
 template <uint32_t First, uint32_t Second>
-__global__ void __launch_bounds__(kWarps * 32, 1)
-    decode_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_constant__ Params p) {
 #ifdef MINFER_SM90A
   extern __shared__ __align__(128) uint8_t shared[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -229,8 +228,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   const uint32_t start = line.share(begin, end, min(lane, kWarps), kWarps);
   const uint32_t first = __shfl_sync(~0u, start, warp), last = __shfl_sync(~0u, start, warp + 1);
 
-  const uint32_t slot_bytes = last > line.split ? max(kStepBytes<First>, kStepBytes<Second>)
-                                                : kStepBytes<First>;
+  const uint32_t slot_bytes =
+      last > line.split ? max(kStepBytes<First>, kStepBytes<Second>) : kStepBytes<First>;
   const uint32_t slots = min(p.ring_bytes / slot_bytes, static_cast<uint32_t>(kMaxSlots));
   const uint64_t policy = evict_first();
   Cursor<First, Second> next{};
@@ -296,12 +295,12 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     const uint32_t row = place.group * 32 + lane;
     float v = sum_parts(p, u * p.unit_groups, parts, start, lane) * factor + bias_of(s, row);
     if (p.unit_groups == 2) {
-      const float up = sum_parts(p, 2 * u + 1, parts, start, lane) * factor +
-                       bias_of(p.segments[1], row);
+      const float up =
+          sum_parts(p, 2 * u + 1, parts, start, lane) * factor + bias_of(p.segments[1], row);
       v = gate_value(p.gate_fn, v) * up;
     }
     v = put(s, row, v, padding);
-    if (p.out_quants && place.segment == &p.segments[0]) publish(p, place.group, v, lane);
+    if (p.out_quants && place.segment == &p.segments[p.publisher]) publish(p, place.group, v, lane);
   }
 #endif
 }
@@ -311,7 +310,8 @@ struct Pair {
   uint32_t first, second;
   Kernel kernel;
 };
-#define MINFER_PAIR(a, b) {a, b, decode_kernel<a, b>}
+#define MINFER_PAIR(a, b) \
+  { a, b, decode_kernel<a, b> }
 /// Types that may share a launch; every type alone is in one of them.
 const Pair kPairs[] = {MINFER_PAIR(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K),
                        MINFER_PAIR(MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K),
@@ -341,6 +341,7 @@ void add_segments(const DecodeCall& call, const Pair& pair, Params& p) {
     for (int i = 0; i < call.n_segments; ++i) {
       const DecodeSegment& s = call.segments[i];
       if (s.type != type) continue;
+      if (i == 0) p.publisher = p.n_segments;
       p.segments[p.n_segments++] = {s.weight, s.bias, s.residual, s.out, s.od, p.groups};
       p.groups += static_cast<uint32_t>(s.od + 31) / 32;
     }
@@ -390,14 +391,14 @@ cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) 
   // A warp's share is bytes, and the types of a pair differ by less than a factor of two.
   p.max_parts = std::min(block_groups, 2 * block_groups / kWarps + 2);
   const uint32_t fixed = fixed_bytes(p.id, p.max_parts);
-  const uint32_t largest = static_cast<uint32_t>(
-      std::max(step_bytes(pair.first), step_bytes(pair.second)));
+  const uint32_t largest =
+      static_cast<uint32_t>(std::max(step_bytes(pair.first), step_bytes(pair.second)));
   p.ring_bytes = std::min((kSharedLimit - fixed) / kWarps / 128 * 128, kMaxSlots * largest);
   if (p.ring_bytes < largest) return cudaErrorInvalidValue;
   const uint32_t shared = fixed + kWarps * p.ring_bytes;
 
-  cudaError_t error = cudaFuncSetAttribute(
-      pair.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+  cudaError_t error = cudaFuncSetAttribute(pair.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shared));
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);

@@ -1,25 +1,30 @@
 // Hopper decode: one token times up to four matrices in tile32, with the work around them fused.
 //
 //   y[o] = f * sum_i W[i, o] * x[i] + bias[o]                                  (plain)
-//   y[o] = fn(f * Wg x + bias_g)[o] * (f * Wu x + bias_u)[o]                   (gated: two matrices)
-//   out  = y + residual          and, for the next matrix, int8(out * scale[o]) with its sums and
+//   y[o] = fn(f * Wg x + bias_g)[o] * (f * Wu x + bias_u)[o]                   (gated: two
+//   matrices) out  = y + residual          and, for the next matrix, int8(out * scale[o]) with its
+//   sums and
 //                                the sum of squares of out
 //
 // x arrives as int8 with a scale per 32 (Int8Rows of activation.h). f is 1, or the factor of an RMS
-// norm, rsqrt(sum of squares / id + eps), whose weight the producer already multiplied in: so a norm
-// costs no launch of its own. Integer products are exact, sums are f32 in a fixed order; tolerance
-// against the dequantised weights and exact activations 2e-2, against the int8 activations 1e-4.
+// norm, rsqrt(sum of squares / id + eps), whose weight the producer already multiplied in: so a
+// norm costs no launch of its own. Integer products are exact, sums are f32 in a fixed order;
+// tolerance against the dequantised weights and exact activations 2e-2, against the int8
+// activations 1e-4.
 //
 // One block per SM owns whole row groups of 32 rows and streams them through a ring of bulk copies
-// per warp; lane = row, so nothing is reduced in the loop. With `overlap` the launch is a programmatic
-// dependent one: weights are requested before the previous kernel has finished. Weights are read
-// only, 16-byte aligned. Thread-safe; nothing is allocated, launches can be captured.
+// per warp; lane = row, so nothing is reduced in the loop. With `overlap` the launch is a
+// programmatic dependent one: weights are requested before the previous kernel has finished.
+// Weights are read only, 16-byte aligned. Thread-safe; nothing is allocated, launches can be
+// captured.
 #pragma once
 
 #include "../kernels/activation.h"
 
 namespace minfer_cuda::hopper {
 
+/// Dynamic shared memory that a block of these kernels may take.
+inline constexpr uint64_t kSharedBytes = 227 * 1024;
 inline constexpr int kMaxDecodeSegments = 4;
 
 struct DecodeSegment {
@@ -40,8 +45,8 @@ struct DecodeCall {
   float eps = 0.f;
   bool gated = false;  ///< two segments of one type and length: gate, up; out of segment 0
   GateFn gate_fn = GateFn::kSilu;
-  /// Of the first segment's result, for its next reader; null where not wanted. od is then a multiple
-  /// of 32.
+  /// Of the first segment's result, for its next reader; null where not wanted. od is then a
+  /// multiple of 32.
   Int8Rows out_int8;
   const float* out_scale = nullptr;  ///< [od], multiplied in before quantising, or null
   float out_scale_offset = 0.f;      ///< added to out_scale

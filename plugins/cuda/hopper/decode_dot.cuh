@@ -1,7 +1,7 @@
 // One lane's share of a decode step: a row's quants times the int8 activations.
 //
-// A step is 256 elements along k of a K-quant, 128 of a type with 32-element blocks. Quants are used
-// as unsigned bytes as far as the type allows; offsets come in through the activations' sums.
+// A step is 256 elements along k of a K-quant, 128 of a type with 32-element blocks. Quants are
+// used as unsigned bytes as far as the type allows; offsets come in through the activations' sums.
 // Integer results start at kMagic, whose bits are those of the float 1.5 * 2^23: the sum's bits are
 // then a float too, and one subtraction replaces a conversion.
 #pragma once
@@ -20,7 +20,8 @@ using BlockMeta = float4;
 
 /// Elements along k of a step.
 constexpr int step_k(uint32_t type) {
-  return type == MINFER_TYPE_Q4_K || type == MINFER_TYPE_Q5_K || type == MINFER_TYPE_Q6_K ? 256 : 128;
+  return type == MINFER_TYPE_Q4_K || type == MINFER_TYPE_Q5_K || type == MINFER_TYPE_Q6_K ? 256
+                                                                                          : 128;
 }
 
 /// Bytes of a step of 32 rows; 0: the type has no decode kernel.
@@ -194,8 +195,8 @@ struct StepDot<MINFER_TYPE_Q6_K> {
     }
     return half_at(step + 13 * 512 + lane * 2) * sum;
   }
-  static __device__ __forceinline__ void add_word(uint32_t a, uint32_t b, uint32_t h, int x0, int x1,
-                                                  int x2, int x3, int& c0, int& c1, int& c2,
+  static __device__ __forceinline__ void add_word(uint32_t a, uint32_t b, uint32_t h, int x0,
+                                                  int x1, int x2, int x3, int& c0, int& c1, int& c2,
                                                   int& c3) {
     constexpr uint32_t kLow = 0x0f0f0f0fu, kHigh = 0x30303030u;
     c0 = dot_u8((a & kLow) | ((h << 4) & kHigh), x0, c0);

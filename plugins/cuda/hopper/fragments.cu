@@ -1,7 +1,8 @@
-// Producers of f16 rows in fragment order (see prefill.h): conversion, and RMS norm with conversion.
+// Producers of f16 rows in fragment order (see prefill.h): conversion, and RMS norm with
+// conversion.
 //
-// A block takes a token's row; a thread 16 consecutive values, which are a group of the permutation,
-// kept in registers between the passes.
+// A block takes a token's row; a thread 16 consecutive values, which are a group of the
+// permutation, kept in registers between the passes.
 #include <cuda_fp16.h>
 
 #include "prefill.h"

@@ -2,9 +2,9 @@
 //
 // 12 warps a block: three producer warps (activations by tensor copies; the weights of consumer
 // warpgroup 0, of 1, by bulk copies) and two consumer warpgroups of 64 rows each, which share the
-// activation tile. Stages of 64 elements along k go round a ring; a full barrier per stage collects the
-// producers' bytes, an empty barrier the consumers' eight warps. While one stage multiplies, the next
-// one's fragments are dequantised.
+// activation tile. Stages of 64 elements along k go round a ring; a full barrier per stage collects
+// the producers' bytes, an empty barrier the consumers' eight warps. While one stage multiplies,
+// the next one's fragments are dequantised.
 #include <algorithm>
 
 #include "../kernels/gate_fn.cuh"
@@ -42,6 +42,7 @@ struct Params {
   float* workspace;
   uint32_t* flags;
   uint32_t overlap;
+  Patterns patterns;
 };
 
 /// Places in dynamic shared memory, from a 1024-byte boundary.
@@ -53,8 +54,7 @@ struct Layout {
   static constexpr uint32_t kX = Tokens * 128;
   static constexpr uint32_t kSlotAt = Stages * kX;
   static constexpr uint32_t kHeadAt = kSlotAt + kSlots * 4 * Shape::kSlotBytes;
-  static constexpr uint32_t kBarrierAt =
-      (kHeadAt + kHeads * 4 * Shape::kHeadBytes + 15) / 16 * 16;
+  static constexpr uint32_t kBarrierAt = (kHeadAt + kHeads * 4 * Shape::kHeadBytes + 15) / 16 * 16;
   static constexpr uint32_t kTotal = kBarrierAt + Stages * 16 + 1024;
 };
 
@@ -71,7 +71,8 @@ struct Ring {
   }
 };
 
-/// Row and token tile of a tile: token tiles in groups, so that a weight tile is read once per group.
+/// Row and token tile of a tile: token tiles in groups, so that a weight tile is read once per
+/// group.
 __device__ __forceinline__ void split_tile(const Params& p, int tile, int& row_tile,
                                            int& token_tile) {
   const int per_group = kTokenTileGroup * p.row_tiles, group = tile / per_group;
@@ -88,7 +89,8 @@ __device__ __forceinline__ const Segment& find_segment(const Params& p, int& row
   return p.segments[s];
 }
 
-/// Start of a row group; groups past the end are read as the last one, their results are not written.
+/// Start of a row group; groups past the end are read as the last one, their results are not
+/// written.
 __device__ __forceinline__ const uint8_t* group_at(const Segment& s, int group, size_t row_bytes) {
   const int last = (s.od + 31) / 32 - 1;
   return s.weight + static_cast<size_t>(min(group, last)) * row_bytes;
@@ -166,11 +168,10 @@ struct Producer {
           const bool first = q == 0 && Shape::kHeadBytes > 0;
           const bool fills = q % Shape::kSlotStages == 0;
           barrier_wait(empty + 8 * ring.at, ring.parity);
-          barrier_expect(barrier, (fills ? 2 * Shape::kSlotBytes : 0) +
-                                      (first ? 2 * Shape::kHeadBytes : 0));
+          barrier_expect(barrier,
+                         (fills ? 2 * Shape::kSlotBytes : 0) + (first ? 2 * Shape::kHeadBytes : 0));
           if (first) {
-            const uint32_t to =
-                base + L::kHeadAt + (head * 4 + warpgroup * 2) * Shape::kHeadBytes;
+            const uint32_t to = base + L::kHeadAt + (head * 4 + warpgroup * 2) * Shape::kHeadBytes;
             copy_head(to, a, barrier);
             copy_head(to + Shape::kHeadBytes, b, barrier);
             if (++head == L::kHeads) head = 0;
@@ -191,8 +192,8 @@ struct Producer {
 };
 
 /// Rows of a thread's fragment. Plain: rows of one group, the second a partner such that the lanes'
-/// rows g = 0..7 use all banks. Gated: the same row of a gate and an up group, ordered so that after
-/// a transposition neighbouring lanes' pairs are neighbours in fragment order.
+/// rows g = 0..7 use all banks. Gated: the same row of a gate and an up group, ordered so that
+/// after a transposition neighbouring lanes' pairs are neighbours in fragment order.
 template <bool Gated>
 __device__ __forceinline__ FragmentRows fragment_rows(int warp, int lane) {
   const uint32_t g = lane >> 2, word = (lane & 3) * 4;
@@ -226,7 +227,7 @@ struct Consumer {
   __device__ __forceinline__ void dequantise(const typename W::Head& head,
                                              const typename W::Slot& slot, int u,
                                              uint32_t (&f)[8]) const {
-    W::template fragments<Q>(head, slot, u, f);
+    W::template fragments<Q>(head, slot, u, p.patterns, f);
   }
 
   __device__ __forceinline__ void run(int block) {
@@ -289,6 +290,7 @@ struct Consumer {
         }
       }
       wgmma_wait<0>();
+      wgmma_results(acc);
       if (previous >= 0) release(previous);
       previous = -1;
       if (piece.slot >= 0) {
@@ -344,52 +346,101 @@ struct Consumer {
     }
   }
 
-  /// s[t], or zero for a padding token.
-  __device__ __forceinline__ float token_scale(int token, int valid) const {
-    if (token >= valid) return 0.f;
-    return p.x_scale ? __ldcg(p.x_scale + token) * p.x_factor : p.x_factor;
+  /// Multiplies the sums by their tokens' scales; padding tokens become zero. Every lane loads a
+  /// token in 32, and passes it on.
+  __device__ __forceinline__ void scale(float (&acc)[Tokens / 2], int token_tile, int valid) const {
+    float s[(Tokens + 31) / 32];
+#pragma unroll
+    for (int i = 0; i < (Tokens + 31) / 32; ++i) {
+      const int token = token_tile * Tokens + i * 32 + lane();
+      s[i] = token < valid ? p.x_factor : 0.f;
+      if (p.x_scale && token < valid) s[i] *= __ldcg(p.x_scale + token);
+    }
+#pragma unroll
+    for (int j = 0; j < Tokens / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float v = __shfl_sync(~0u, s[j / 4], (j % 4) * 8 + (lane() & 3) * 2 + e);
+        acc[4 * j + e] *= v;
+        acc[4 * j + 2 + e] *= v;
+      }
+    }
   }
 
-  __device__ __forceinline__ void put(const Segment& s, int row, int token, float v, float bias,
-                                      int valid) const {
-    if (token >= p.tokens || row >= s.od) return;
-    v += bias;
-    if (token >= valid) {
-      v = 0.f;
-    } else if (s.residual) {
-      v += s.residual[token * s.residual_stride + row];
+  /// Adds the residual. Loads go ahead in batches, and addresses outside are moved inside, so that
+  /// no branch or store comes between them.
+  __device__ __forceinline__ void add_residual(const Segment& s, int r0, int r1, int token0,
+                                               float (&acc)[Tokens / 2]) const {
+    constexpr int kBatch = Tokens == 256 ? 2 : Tokens >= 32 ? 4 : Tokens / 8;
+    const float* column0 = s.residual + min(r0, s.od - 1);
+    const float* column1 = s.residual + min(r1, s.od - 1);
+#pragma unroll
+    for (int base = 0; base < Tokens / 8; base += kBatch) {
+      float v[kBatch * 4];
+#pragma unroll
+      for (int i = 0; i < kBatch * 2; ++i) {
+        const int token = token0 + (base + i / 2) * 8 + i % 2;
+        const int64_t at = min(token, p.tokens - 1) * s.residual_stride;
+        v[2 * i] = __ldcg(column0 + at);
+        v[2 * i + 1] = __ldcg(column1 + at);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch * 2; ++i) {
+        acc[4 * (base + i / 2) + i % 2] += v[2 * i];
+        acc[4 * (base + i / 2) + 2 + i % 2] += v[2 * i + 1];
+      }
     }
-    s.out[token * s.out_stride + row] = v;
   }
 
   __device__ __forceinline__ void write_plain(const FragmentRows& rows, int row_tile,
-                                              int token_tile, const float (&acc)[Tokens / 2]) const {
+                                              int token_tile, float (&acc)[Tokens / 2]) const {
     const Segment& s = find_segment(p, row_tile);
     const int valid = valid_of(p.valid, p.tokens);
     const int row = row_tile * 128 + warpgroup * 64 + static_cast<int>(rows.first_group) * 32;
     const int r0 = row + static_cast<int>(rows.first_row);
     const int r1 = row + static_cast<int>(rows.second_row);
-    const float b0 = s.bias && r0 < s.od ? s.bias[r0] : 0.f;
-    const float b1 = s.bias && r1 < s.od ? s.bias[r1] : 0.f;
+    const bool real0 = r0 < s.od, real1 = r1 < s.od;
     const int token0 = token_tile * Tokens + (lane() & 3) * 2;
+    scale(acc, token_tile, valid);
+    if (s.bias) {
+      const float b0 = real0 ? s.bias[r0] : 0.f, b1 = real1 ? s.bias[r1] : 0.f;
+#pragma unroll
+      for (int i = 0; i < Tokens / 2; ++i) acc[i] += i & 2 ? b1 : b0;
+    }
+    if (s.residual) add_residual(s, r0, r1, token0, acc);
 #pragma unroll
     for (int j = 0; j < Tokens / 8; ++j) {
-      const int t = token0 + j * 8;
-      const float s0 = token_scale(t, valid), s1 = token_scale(t + 1, valid);
-      put(s, r0, t, acc[4 * j] * s0, b0, valid);
-      put(s, r1, t, acc[4 * j + 2] * s0, b1, valid);
-      put(s, r0, t + 1, acc[4 * j + 1] * s1, b0, valid);
-      put(s, r1, t + 1, acc[4 * j + 3] * s1, b1, valid);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int token = token0 + j * 8 + e;
+        if (token >= p.tokens) continue;
+        float* to = s.out + token * s.out_stride;
+        if (real0) to[r0] = token < valid ? acc[4 * j + e] : 0.f;
+        if (real1) to[r1] = token < valid ? acc[4 * j + 2 + e] : 0.f;
+      }
     }
   }
 
-  __device__ __forceinline__ float gated(float gate, float up) const {
-    const float v = gate_value(p.gate_fn, gate) * up * (1.f / kGatedScale);
+  static __device__ __forceinline__ float saturated(float v) {
+    v *= 1.f / kGatedScale;
     return fminf(fmaxf(v, -65504.f), 65504.f);
   }
 
+  /// fn(gate) * up in place of gate.
+  template <class F>
+  static __device__ __forceinline__ void apply_gate(float (&acc)[Tokens / 2], float bias_gate,
+                                                    float bias_up, F fn) {
+#pragma unroll
+    for (int j = 0; j < Tokens / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        acc[4 * j + e] = saturated(fn(acc[4 * j + e] + bias_gate) * (acc[4 * j + 2 + e] + bias_up));
+      }
+    }
+  }
+
   __device__ __forceinline__ void write_gated(int row_tile, int token_tile,
-                                              const float (&acc)[Tokens / 2]) const {
+                                              float (&acc)[Tokens / 2]) const {
     const int valid = valid_of(p.valid, p.tokens), od = p.segments[0].od;
     const int group_row = row_tile * 64 + warpgroup * 32 + warp() * 8;
     const int g = lane() >> 2, t = lane() & 3;
@@ -398,16 +449,20 @@ struct Consumer {
     const float* up_bias = p.segments[1].bias;
     const float bg = gate_bias && row < od ? gate_bias[row] : 0.f;
     const float bu = up_bias && row < od ? up_bias[row] : 0.f;
+    const int token0 = token_tile * Tokens + t * 2;
+    scale(acc, token_tile, valid);
+    if (p.gate_fn == GateFn::kSilu) {
+      apply_gate(acc, bg, bu, [](float v) { return __fdividef(v, 1.f + __expf(-v)); });
+    } else {
+      apply_gate(acc, bg, bu, [fn = p.gate_fn](float v) { return gate_value(fn, v); });
+    }
     // After the transposition this lane holds rows k and k + 2 of token g: two neighbours.
     const int position = group_row / 16 * 16 + (warp() & 1) * 4 + (t >> 1) * 2 + (t & 1) * 8;
 #pragma unroll
     for (int j = 0; j < Tokens / 8; ++j) {
-      const int token = token_tile * Tokens + j * 8 + t * 2;
-      const float s0 = token_scale(token, valid), s1 = token_scale(token + 1, valid);
-      float v0 = gated(acc[4 * j] * s0 + bg, acc[4 * j + 2] * s0 + bu);
-      float v1 = gated(acc[4 * j + 1] * s1 + bg, acc[4 * j + 3] * s1 + bu);
-      if (token >= valid) v0 = 0.f;
-      if (token + 1 >= valid) v1 = 0.f;
+      const int token = token0 + j * 8;
+      const float v0 = token < valid ? acc[4 * j] : 0.f;
+      const float v1 = token + 1 < valid ? acc[4 * j + 1] : 0.f;
       const uint32_t pair = transpose_8x8(bits_of(__floats2half2_rn(v0, v1)));
       const int to = token_tile * Tokens + j * 8 + g;
       if (to < p.tokens && group_row < od) {
@@ -477,18 +532,18 @@ Variant variant(bool gated) {
 }
 
 Variant find_variant(uint32_t type, int tokens, bool gated) {
-#define MINFER_VARIANTS(T, S256)                        \
-  switch (tokens) {                                     \
-    case 16:                                            \
-      return variant<T, 16, 16>(gated);                 \
-    case 32:                                            \
-      return variant<T, 32, 16>(gated);                 \
-    case 64:                                            \
-      return variant<T, 64, 12>(gated);                 \
-    case 128:                                           \
-      return variant<T, 128, 8>(gated);                 \
-    default:                                            \
-      return variant<T, 256, S256>(gated);              \
+#define MINFER_VARIANTS(T, S256)           \
+  switch (tokens) {                        \
+    case 16:                               \
+      return variant<T, 16, 16>(gated);    \
+    case 32:                               \
+      return variant<T, 32, 16>(gated);    \
+    case 64:                               \
+      return variant<T, 64, 12>(gated);    \
+    case 128:                              \
+      return variant<T, 128, 8>(gated);    \
+    default:                               \
+      return variant<T, 256, S256>(gated); \
   }
   switch (type) {
     case MINFER_TYPE_Q4_K:
@@ -511,8 +566,8 @@ struct Choice {
   Schedule schedule;
 };
 
-/// The token tile and schedule for a launch: tiles as wide as the tokens, or where several would do,
-/// the one with the least estimated time.
+/// The token tile and schedule for a launch: tiles as wide as the tokens, or where several would
+/// do, the one with the least estimated time.
 Choice choose(uint32_t type, int id, int tokens, const int32_t* od, int n, bool gated, int sms) {
   Choice best;
   double best_cost = 0;
@@ -552,8 +607,8 @@ EncodeFn encoder() {
   static const EncodeFn fn = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult result;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
-                                         cudaEnableDefault, &result) != cudaSuccess ||
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault,
+                                         &result) != cudaSuccess ||
         result != cudaDriverEntryPointSuccess) {
       return EncodeFn{nullptr};
     }
@@ -568,10 +623,10 @@ cudaError_t encode_x(const PrefillCall& call, int tile_tokens, CUtensorMap& map)
                               static_cast<cuuint64_t>(call.tokens)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(call.id) * 2};
   const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(tile_tokens)}, steps[2] = {1, 1};
-  const CUresult result = encoder()(
-      &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<uint16_t*>(call.x), dims, strides, box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<uint16_t*>(call.x), dims,
+                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -601,8 +656,8 @@ cudaError_t launch_prefill(const PrefillCall& call, int sms, cudaStream_t stream
     const PrefillSegment& s = call.segments[i];
     od[i] = s.od;
     if (!prefill_fits(call.type, call.id, s.od)) return cudaErrorInvalidValue;
-    p.segments[i] = {s.weight,     s.bias, s.residual, s.out, s.residual_stride,
-                     s.out_stride, s.od,   tiles};
+    p.segments[i] = {s.weight,          s.bias,       s.residual, s.out,
+                     s.residual_stride, s.out_stride, s.od,       tiles};
     tiles += (s.od + 127) / 128;
   }
   if (call.gated && (call.n_segments != 2 || od[0] != od[1] || od[0] % 32 != 0)) {

@@ -10,8 +10,8 @@
 // Persistent blocks of 128 weight rows by 16 to 256 tokens. Where the tiles do not fill the device
 // evenly the last ones are cut along k, and the parts are added in a fixed order: results do not
 // depend on timing. Parts wait in a workspace; the flags beside it are zero before and after every
-// launch, so that launches can be captured and replayed. Blocks wait only for blocks of lower index.
-// Thread-safe; nothing is allocated.
+// launch, so that launches can be captured and replayed. Blocks wait only for blocks of lower
+// index. Thread-safe; nothing is allocated.
 #pragma once
 
 #include "../kernels/activation.h"

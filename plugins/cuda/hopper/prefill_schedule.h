@@ -1,10 +1,11 @@
 // Which tiles, and which pieces of tiles along k, each block of a prefill launch computes.
 //
 // Whole tiles are dealt out in rounds. The tiles that would fill the last round only partly are cut
-// along k: each gets `slices` blocks of `slice_units` units in step, and the rest of its k is spread
-// over a pool of the blocks left; or (slices == 0) all their units form one line cut evenly among the
-// blocks. A block that does not finish a tile leaves its part in a slot; the block that holds the
-// tile's beginning adds the parts in order. Host and device use the same arithmetic. Pure.
+// along k: each gets `slices` blocks of `slice_units` units in step, and the rest of its k is
+// spread over a pool of the blocks left; or (slices == 0) all their units form one line cut evenly
+// among the blocks. A block that does not finish a tile leaves its part in a slot; the block that
+// holds the tile's beginning adds the parts in order. Host and device use the same arithmetic.
+// Pure.
 #pragma once
 
 #include <algorithm>

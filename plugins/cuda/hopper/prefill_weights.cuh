@@ -1,14 +1,14 @@
 // Tile32 weights as wgmma fragments, dequantised to f16 in registers.
 //
-// A stage is 64 elements along k, of two 32-row groups per consumer warpgroup. A thread holds two rows
-// of a 16-row fragment: `first` for registers 0 and 2, `second` for 1 and 3. From a 16-byte unit of
-// its rows it takes word t = lane % 4, the quants of k = 4 t .. 4 t + 3; activations are stored in the
-// same order (fragment_position in prefill.h). Eight lanes with consecutive rows read eight times 16
-// bytes: all banks once.
+// A stage is 64 elements along k, of two 32-row groups per consumer warpgroup. A thread holds two
+// rows of a 16-row fragment: `first` for registers 0 and 2, `second` for 1 and 3. From a 16-byte
+// unit of its rows it takes word t = lane % 4, the quants of k = 4 t .. 4 t + 3; activations are
+// stored in the same order (fragment_position in prefill.h). Eight lanes with consecutive rows read
+// eight times 16 bytes: all banks once.
 //
-// Quants become f16 exactly (1024 + q by its bits, minus 1024), then one multiply-add with the rounded
-// scale and minimum. Each type says how many bytes per row group a copy slot holds, how many stages
-// share it, and what head there is per unit of k.
+// Quants become f16 exactly (1024 + q by its bits, minus 1024), then one multiply-add with the
+// rounded scale and minimum. Each type says how many bytes per row group a copy slot holds, how
+// many stages share it, and what head there is per unit of k.
 #pragma once
 
 #include "minfer/plugin_abi.h"
@@ -35,6 +35,13 @@ struct WeightShape<MINFER_TYPE_Q8_0> {
   static constexpr uint32_t kSlotStages = 1, kSlotBytes = 2176, kHeadBytes = 0;
 };
 
+/// Bit patterns that come as kernel parameters: as literals they would cost a second logical
+/// instruction wherever a mask is a literal too.
+struct Patterns {
+  uint32_t half = 0x64006400;   ///< two f16 1024
+  uint32_t scale = 0x3c005c00;  ///< f16 256 and 1
+};
+
 #ifdef MINFER_SM90A
 
 /// Where a thread reads its two rows: row group (0 or 1) and row in it.
@@ -43,16 +50,14 @@ struct FragmentRows {
   uint32_t word;  ///< byte offset of the lane's word in a unit
 };
 
-__device__ __forceinline__ __half2 half2_from(uint32_t w, uint32_t mask) {
-  return half2_of((w & mask) | 0x64006400u);
-}
 /// Low nibbles of bytes 0 and 2 of w.
-__device__ __forceinline__ __half2 low_nibbles(uint32_t w) {
-  return __hadd2(half2_from(w, 0x000f000fu), __float2half2_rn(-1024.f));
+__device__ __forceinline__ __half2 low_nibbles(uint32_t w, uint32_t half) {
+  return __hadd2(half2_of((w & 0x000f000fu) | half), __float2half2_rn(-1024.f));
 }
 /// High nibbles of bytes 0 and 2 of w; exact, the factor is a power of two.
-__device__ __forceinline__ __half2 high_nibbles(uint32_t w) {
-  return __hfma2(half2_from(w, 0x00f000f0u), __float2half2_rn(0.0625f), __float2half2_rn(-64.f));
+__device__ __forceinline__ __half2 high_nibbles(uint32_t w, uint32_t half) {
+  return __hfma2(half2_of((w & 0x00f000f0u) | half), __float2half2_rn(0.0625f),
+                 __float2half2_rn(-64.f));
 }
 __device__ __forceinline__ uint32_t swap_bytes(uint32_t w) {
   return __byte_perm(w, w, 0x2301);
@@ -101,30 +106,31 @@ struct Weights<MINFER_TYPE_Q4_K> {
   }
   /// {d * scale, -dmin * min} of sub-block J: bytes placed as 256 + scale and 1 + min / 256.
   template <int J>
-  static __device__ __forceinline__ __half2 sub_block(const Row& r) {
+  static __device__ __forceinline__ __half2 sub_block(const Row& r, const Patterns& c) {
     constexpr uint32_t j = J & 3, select = j | (j << 4) | ((4 + j) << 8) | ((4 + j) << 12);
     uint32_t x = __byte_perm(J < 4 ? r.scale0 : r.scale1, J < 4 ? r.min0 : r.min1, select);
-    x = (x & 0x00fc00fcu) | 0x3c005c00u;
+    x = (x & 0x00fc00fcu) | c.scale;
     return __hfma2(half2_of(x), r.factor, r.offset);
   }
-  static __device__ __forceinline__ void expand(uint32_t w, __half2 low, __half2 high, uint32_t& l0,
-                                                uint32_t& l1, uint32_t& h0, uint32_t& h1) {
+  static __device__ __forceinline__ void expand(uint32_t w, __half2 low, __half2 high,
+                                                uint32_t half, uint32_t& l0, uint32_t& l1,
+                                                uint32_t& h0, uint32_t& h1) {
     const uint32_t odd = swap_bytes(w);
     const __half2 ls = __low2half2(low), lm = __high2half2(low);
     const __half2 hs = __low2half2(high), hm = __high2half2(high);
-    l0 = bits_of(__hfma2(low_nibbles(w), ls, lm));
-    l1 = bits_of(__hfma2(low_nibbles(odd), ls, lm));
-    h0 = bits_of(__hfma2(high_nibbles(w), hs, hm));
-    h1 = bits_of(__hfma2(high_nibbles(odd), hs, hm));
+    l0 = bits_of(__hfma2(low_nibbles(w, half), ls, lm));
+    l1 = bits_of(__hfma2(low_nibbles(odd, half), ls, lm));
+    h0 = bits_of(__hfma2(high_nibbles(w, half), hs, hm));
+    h1 = bits_of(__hfma2(high_nibbles(odd, half), hs, hm));
   }
   /// Fragments of k groups u and u + 2 of stage Q.
   template <int Q>
   static __device__ __forceinline__ void fragments(const Head& h, const Slot& s, int u,
-                                                   uint32_t (&f)[8]) {
-    expand(s.words[u][0], sub_block<2 * Q>(h.rows[0]), sub_block<2 * Q + 1>(h.rows[0]), f[0], f[2],
-           f[4], f[6]);
-    expand(s.words[u][1], sub_block<2 * Q>(h.rows[1]), sub_block<2 * Q + 1>(h.rows[1]), f[1], f[3],
-           f[5], f[7]);
+                                                   const Patterns& c, uint32_t (&f)[8]) {
+    expand(s.words[u][0], sub_block<2 * Q>(h.rows[0], c), sub_block<2 * Q + 1>(h.rows[0], c),
+           c.half, f[0], f[2], f[4], f[6]);
+    expand(s.words[u][1], sub_block<2 * Q>(h.rows[1], c), sub_block<2 * Q + 1>(h.rows[1], c),
+           c.half, f[1], f[3], f[5], f[7]);
   }
 };
 
@@ -175,28 +181,32 @@ struct Weights<MINFER_TYPE_Q6_K> {
     const uint32_t x = __byte_perm(word, 0x64646464u, select);
     return __hmul2(__hadd2(half2_of(x), __float2half2_rn(-1152.f)), h.d[row]);
   }
-  /// Quants from nibbles (bits 0-3 of bytes 0 and 2 of w) and pairs (bits 0-1 of h), minus 32.
-  static __device__ __forceinline__ uint32_t two(uint32_t w, uint32_t h, __half2 scale) {
-    const uint32_t x = (w & 0x000f000fu) | ((h & 0x00030003u) << 4) | 0x64006400u;
+  /// Quants from nibbles (bits 0-3 of bytes 0 and 2 of w) and pairs (bits 4-5 of h), minus 32.
+  static __device__ __forceinline__ uint32_t two(uint32_t w, uint32_t h, uint32_t half,
+                                                 __half2 scale) {
+    uint32_t x = (w & 0x000f000fu) | half;
+    x |= h & 0x00300030u;
     return bits_of(__hmul2(__hadd2(half2_of(x), __float2half2_rn(-1056.f)), scale));
   }
+  /// Row `row` of k group `unit` (0..3) of stage Q; G is 2 for groups 2 and 3.
   template <int Q, int G>
   static __device__ __forceinline__ void group(const Head& head, const Slot& s, int unit, int row,
-                                               uint32_t& r0, uint32_t& r1) {
-    constexpr int kLow = (Q & 1) * 4, kHigh = (Q & 1) * 4 + (G >= 2 ? 2 : 0);
-    const uint32_t w = s.low[unit][row] >> kLow, h = s.high[unit & 1][row] >> kHigh;
+                                               uint32_t half, uint32_t& r0, uint32_t& r1) {
+    constexpr int kLow = (Q & 1) * 4, kHigh = (Q & 1) * 4 + G;
+    const uint32_t w = s.low[unit][row] >> kLow, raw = s.high[unit & 1][row];
+    const uint32_t h = kHigh < 4 ? raw << (4 - kHigh) : raw >> (kHigh - 4);
     // The scale's index depends on the unit, which is a constant after unrolling.
-    const __half2 sc = unit & 1 ? scale<4 * Q + (G | 1)>(head, row) : scale<4 * Q + (G & 2)>(head, row);
-    r0 = two(w, h, sc);
-    r1 = two(w >> 8, h >> 8, sc);
+    const __half2 sc = unit & 1 ? scale<4 * Q + G + 1>(head, row) : scale<4 * Q + G>(head, row);
+    r0 = two(w, h, half, sc);
+    r1 = two(w >> 8, h >> 8, half, sc);
   }
   template <int Q>
   static __device__ __forceinline__ void fragments(const Head& h, const Slot& s, int u,
-                                                   uint32_t (&f)[8]) {
-    group<Q, 0>(h, s, u, 0, f[0], f[2]);
-    group<Q, 0>(h, s, u, 1, f[1], f[3]);
-    group<Q, 2>(h, s, u + 2, 0, f[4], f[6]);
-    group<Q, 2>(h, s, u + 2, 1, f[5], f[7]);
+                                                   const Patterns& c, uint32_t (&f)[8]) {
+    group<Q, 0>(h, s, u, 0, c.half, f[0], f[2]);
+    group<Q, 0>(h, s, u, 1, c.half, f[1], f[3]);
+    group<Q, 2>(h, s, u + 2, 0, c.half, f[4], f[6]);
+    group<Q, 2>(h, s, u + 2, 1, c.half, f[5], f[7]);
   }
 };
 
@@ -231,14 +241,12 @@ struct Weights<MINFER_TYPE_Q8_0> {
   static __device__ __forceinline__ void four(uint32_t w, __half2 d, uint32_t& r0, uint32_t& r1) {
     const uint32_t biased = w ^ 0x80808080u;
     const __half2 minus = __float2half2_rn(-1152.f);
-    r0 = bits_of(__hmul2(
-        __hadd2(half2_of(__byte_perm(biased, 0x64646464u, 0x4240)), minus), d));
-    r1 = bits_of(__hmul2(
-        __hadd2(half2_of(__byte_perm(biased, 0x64646464u, 0x4341)), minus), d));
+    r0 = bits_of(__hmul2(__hadd2(half2_of(__byte_perm(biased, 0x64646464u, 0x4240)), minus), d));
+    r1 = bits_of(__hmul2(__hadd2(half2_of(__byte_perm(biased, 0x64646464u, 0x4341)), minus), d));
   }
   template <int Q>
   static __device__ __forceinline__ void fragments(const Head&, const Slot& s, int u,
-                                                   uint32_t (&f)[8]) {
+                                                   const Patterns&, uint32_t (&f)[8]) {
     four(s.words[u][0], s.d[0][0], f[0], f[2]);
     four(s.words[u][1], s.d[0][1], f[1], f[3]);
     four(s.words[u + 2][0], s.d[1][0], f[4], f[6]);

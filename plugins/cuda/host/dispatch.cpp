@@ -1,6 +1,8 @@
 // The matmul decision table (see dispatch.h).
 #include "dispatch.h"
 
+#include "../hopper/decode.h"
+#include "../hopper/prefill.h"
 #include "../kernels/layout.h"
 #include "../kernels/matmul.h"
 
@@ -20,6 +22,37 @@ bool is_quantised(uint32_t type) {
 /// Fewest tokens that tensor cores are used for.
 int64_t tensor_core_tokens(const Context& c) {
   return c.gates.on(Gate::kSmallMGemm) ? 2 : c.gates[Gate::kMmqMinTokens];
+}
+
+/// What both Hopper kernels ask for.
+std::string refuse_hopper(const Context& c) {
+#ifndef MINFER_CUDA_SM90A
+  return "not built for sm_90a";
+#endif
+  if (c.gates.on(Gate::kNoHopper)) return "MINFER_NO_HOPPER";
+  if (!c.q.aligned) return "rows are not aligned to 16 bytes";
+  if (c.caps.cc != 90) return "needs compute capability 9.0";
+  if (c.caps.shared_bytes < hopper::kSharedBytes) {
+    return text("needs ", hopper::kSharedBytes, " bytes of shared memory");
+  }
+  return {};
+}
+
+std::string refuse_hopper_decode(const Context& c) {
+  if (const std::string reason = refuse_hopper(c); !reason.empty()) return reason;
+  if (c.q.tokens != 1) return text(c.q.tokens, " tokens, only 1");
+  if (c.gates.on(Gate::kNoKqMmvq)) return "MINFER_NO_KQ_MMVQ";
+  if (!hopper::decode_fits(&c.q.type, 1, c.q.id)) return "no kernel for the type and length";
+  return {};
+}
+
+std::string refuse_hopper_gemm(const Context& c) {
+  if (const std::string reason = refuse_hopper(c); !reason.empty()) return reason;
+  const int64_t least = c.gates[Gate::kHopperGemmMinTokens];
+  if (c.q.tokens < least) return text(c.q.tokens, " tokens, at least ", least);
+  if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
+  if (!hopper::prefill_fits(c.q.type, c.q.id, c.q.od)) return "no kernel for the type and shape";
+  return {};
 }
 
 std::string refuse_mmvq(const Context& c) {
@@ -67,6 +100,8 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
+    {MatmulKernel::kHopperDecode, "hopper_gemv", refuse_hopper_decode},
+    {MatmulKernel::kHopperGemm, "hopper_gemm", refuse_hopper_gemm},
     {MatmulKernel::kMmvq, "mmvq", refuse_mmvq},
     {MatmulKernel::kMmq, "mmq", refuse_mmq},
     {MatmulKernel::kGemmHalf, "gemm_f16", refuse_gemm_half},
@@ -75,7 +110,8 @@ constexpr Rule kRules[] = {
 
 const char* activation_name(MatmulKernel kernel) {
   if (takes_int8(kernel)) return "int8";
-  return kernel == MatmulKernel::kGemmHalf ? "f16" : "f32";
+  const bool half = kernel == MatmulKernel::kGemmHalf || kernel == MatmulKernel::kHopperGemm;
+  return half ? "f16" : "f32";
 }
 
 }  // namespace

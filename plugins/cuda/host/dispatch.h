@@ -10,16 +10,18 @@
 
 namespace minfer_cuda {
 
-enum class MatmulKernel { kGeneric, kMmvq, kMmq, kGemmHalf };
+enum class MatmulKernel { kGeneric, kMmvq, kMmq, kGemmHalf, kHopperDecode, kHopperGemm };
 
 /// True when the kernel reads int8 activations.
 inline bool takes_int8(MatmulKernel kernel) {
-  return kernel == MatmulKernel::kMmvq || kernel == MatmulKernel::kMmq;
+  return kernel == MatmulKernel::kMmvq || kernel == MatmulKernel::kMmq ||
+         kernel == MatmulKernel::kHopperDecode;
 }
 
 struct MatmulQuery {
   uint32_t type = 0;
   int64_t id = 0, od = 0, tokens = 0;
+  bool aligned = true;  ///< rows of activations and results start at 16-byte boundaries
 };
 
 struct MatmulChoice {

@@ -29,6 +29,9 @@ Fusion::Fusion(const Graph& graph, const Caps& caps, const Gates& gates) : graph
   gates_of_.assign(n, kNone);
   chains_.resize(n);
   groups_.resize(n);
+  gated_units_.assign(n, kNone);
+  gated_pairs_.assign(n, {kNone, kNone});
+  norms_after_.assign(n, kNone);
   index_readers();
   choose_kernels(caps, gates);
   const bool reference = gates.on(Gate::kReference);
@@ -36,6 +39,10 @@ Fusion::Fusion(const Graph& graph, const Caps& caps, const Gates& gates) : graph
   if (!reference && !gates.on(Gate::kNoFuseRope)) fuse_stores();
   if (!reference) fuse_groups(gates);
   if (!reference && !gates.on(Gate::kNoFuseResidual)) fuse_residuals();
+  if (!reference && !gates.on(Gate::kNoHopperFuse)) {
+    if (!gates.on(Gate::kNoFuseFfn)) fuse_gated_units();
+    if (!gates.on(Gate::kNoDecodeActFuse)) fold_norms();
+  }
 }
 
 void Fusion::index_readers() {
@@ -61,7 +68,9 @@ void Fusion::choose_kernels(const Caps& caps, const Gates& gates) {
     const Node& node = graph_.nodes[i];
     if (node.op != MINFER_OP_MATMUL) continue;
     const Tensor &w = graph_.tensors[node.src[0]], &x = graph_.tensors[node.src[1]];
-    choices_[i] = choose_matmul(caps, gates, {w.type, w.ne[0], w.ne[1], x.ne[1]});
+    const Tensor& y = graph_.tensors[node.dst];
+    const bool aligned = (x.nb[1] | x.view_offset | y.nb[1] | y.view_offset) % 16 == 0;
+    choices_[i] = choose_matmul(caps, gates, {w.type, w.ne[0], w.ne[1], x.ne[1], aligned});
   }
 }
 

@@ -43,9 +43,18 @@ class Fusion {
   /// The SILU or GELU node absorbed by MUL node n, or kNone.
   uint32_t gate_of(uint32_t n) const { return gates_of_[n]; }
   StoreChains chains(uint32_t n) const { return chains_[n]; }
+  /// The MUL node whose gated unit the launch of matmuls n (gate first in gated_pair) computes, or
+  /// kNone.
+  uint32_t gated_unit(uint32_t n) const { return gated_units_[n]; }
+  /// Gate and up matmuls of a MUL node that a matmul launch computes.
+  std::array<uint32_t, 2> gated_pair(uint32_t mul) const { return gated_pairs_[mul]; }
+  /// The norm that reads matmul n's result and is folded into it, or kNone.
+  uint32_t norm_after(uint32_t n) const { return norms_after_[n]; }
 
   /// Some reader wants the tensor as int8 rows.
   bool wants_int8(uint32_t tensor) const;
+  /// Nobody reads it but wgmma matmuls, as f16 rows in fragment order.
+  bool only_fragments(uint32_t tensor) const;
   /// Some reader, or someone outside, wants it as f32.
   bool wants_f32(uint32_t tensor) const;
   bool observed(uint32_t tensor) const { return observed_[graph_.base(tensor)]; }
@@ -59,6 +68,9 @@ class Fusion {
   void fuse_stores();
   void fuse_groups(const Gates& gates);
   void fuse_residuals();
+  void fuse_gated_units();
+  void fold_norms();
+  bool only_matmul_readers(uint32_t tensor, MatmulKernel kernel) const;
   bool only_reader(uint32_t tensor, uint32_t node) const;
   bool ready_before(uint32_t tensor, uint32_t node) const;
   HeadChain chain_to(uint32_t tensor, uint32_t reader) const;
@@ -74,6 +86,9 @@ class Fusion {
   std::vector<uint32_t> gates_of_;
   std::vector<StoreChains> chains_;
   std::vector<std::vector<uint32_t>> groups_;
+  std::vector<uint32_t> gated_units_;
+  std::vector<std::array<uint32_t, 2>> gated_pairs_;
+  std::vector<uint32_t> norms_after_;
 };
 
 /// True for a 2-D f32 tensor of contiguous rows.

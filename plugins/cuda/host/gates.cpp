@@ -36,6 +36,15 @@ constexpr minfer_gate kTable[] = {
     flag("MINFER_NO_CUDA_GRAPH", kPlan, 0, 0, "launch every kernel, never replay a graph"),
     flag("MINFER_NO_PREFILL_CAPTURE", kPlan, 0, 0, "replay graphs for one token per sequence only"),
     flag("MINFER_CUDA_REFERENCE", kPlan, 1, 0, "only the reference kernels, no fusion"),
+    flag("MINFER_NO_LAUNCH_OVERLAP", kPlan, 0, 0,
+         "every kernel starts after the one before it has ended (sm_90 and later)"),
+    flag("MINFER_NO_DECODE_MMA", kPlan, 1, 0, "decode attention without tensor cores"),
+    flag("MINFER_NO_HOPPER", kPlan, 1, 0, "no sm_90a kernels: matmul as on other devices"),
+    make("MINFER_HOPPER_GEMM_MIN_TOKENS", MINFER_GATE_INT, kPlan, 1, 2, 2, 1 << 20,
+         "fewest tokens for the wgmma matmul"),
+    flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0, "sm_90a matmul without gated units and folded norms"),
+    flag("MINFER_NO_HOPPER_OVERLAP", kPlan, 0, 0,
+         "sm_90a matmul does not request weights before the kernel before it ends"),
 };
 static_assert(sizeof(kTable) / sizeof(kTable[0]) == static_cast<uint32_t>(Gate::kCount));
 

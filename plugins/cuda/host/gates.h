@@ -27,6 +27,12 @@ enum class Gate : uint32_t {
   kNoCudaGraph,
   kNoPrefillCapture,
   kReference,
+  kNoOverlap,
+  kNoDecodeMma,
+  kNoHopper,
+  kHopperGemmMinTokens,
+  kNoHopperFuse,
+  kNoHopperOverlap,
   kCount
 };
 

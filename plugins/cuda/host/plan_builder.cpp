@@ -116,7 +116,7 @@ uint32_t PlanBuilder::int8_item(uint32_t n, uint32_t t) {
   add_step(n, {t}, {item}, 1, [=](const Bound& b, cudaStream_t stream) {
     const View x = b.view(t);
     return launch_quantize(b.at(t), x.nb[1] / 4, x.ne[0], x.ne[1], b.valid(t),
-                           int8_rows_at(b.item[item], id, tokens), stream);
+                           int8_rows_at(b.item[item], id, tokens), b.overlap, stream);
   });
   return item;
 }
@@ -217,6 +217,7 @@ void PlanBuilder::emit_norm(uint32_t n) {
     });
     return label(n, "rms_norm/strided");
   }
+  if (fusion_.only_fragments(out)) return emit_norm_to_fragments(n);
   const uint32_t int8 = produced_int8(out);
   const bool f32 = int8 == kNone || fusion_.wants_f32(out);
   const int64_t id = tensor(out).ne[0], tokens = tensor(out).ne[1];
@@ -226,7 +227,7 @@ void PlanBuilder::emit_norm(uint32_t n) {
     if (int8 != kNone) to.int8 = int8_rows_at(b.item[int8], id, tokens);
     return launch_norm_rows(b.at(x), b.view(x).nb[1] / 4, b.at(w), p.weight_offset, p.eps,
                             static_cast<int>(id), static_cast<int>(tokens), b.valid(out), to,
-                            stream);
+                            b.overlap, stream);
   });
   label(n, int8 == kNone ? "rms_norm" : f32 ? "rms_norm+int8" : "rms_norm+int8, no f32");
 }
@@ -246,7 +247,7 @@ void PlanBuilder::emit_gated(uint32_t n) {
     if (int8 != kNone) to.int8 = int8_rows_at(b.item[int8], id, tokens);
     return launch_gated_rows(fn, b.at(gate), b.view(gate).nb[1] / 4, b.at(up), b.view(up).nb[1] / 4,
                              static_cast<int>(id), static_cast<int>(tokens), b.valid(out), to,
-                             stream);
+                             b.overlap, stream);
   });
   const char* kernel = int8 == kNone ? "gated" : f32 ? "gated+int8" : "gated+int8, no f32";
   label(n, kernel);

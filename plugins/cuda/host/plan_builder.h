@@ -23,6 +23,9 @@ class PlanBuilder {
   void emit_norm(uint32_t n);
   void emit_gated(uint32_t n);
   void emit_matmul(uint32_t n);
+  void emit_hopper_decode(uint32_t n);
+  void emit_hopper_gemm(uint32_t n);
+  void emit_norm_to_fragments(uint32_t n);
   void emit_experts(uint32_t n);
   void emit_rope(uint32_t n);
   void emit_store(uint32_t n);
@@ -39,6 +42,17 @@ class PlanBuilder {
   /// The int8 or f16 rows of an activation, converted here unless a producer already did.
   uint32_t int8_item(uint32_t n, uint32_t tensor);
   uint32_t half_item(uint32_t n, uint32_t tensor);
+  /// f16 rows in fragment order; gated ones have the fixed scale of hopper/prefill.h.
+  struct Fragments {
+    uint32_t item = kNone;
+    bool gated = false;
+  };
+  Fragments fragment_item(uint32_t n, uint32_t tensor);
+  /// The matmuls of n's launch, gate before up where it computes a gated unit.
+  std::vector<uint32_t> hopper_members(uint32_t n) const;
+  void label_hopper(uint32_t n, const std::vector<uint32_t>& members, bool residual, bool folds);
+  /// Offset in the constants of the flags that the wgmma launches share.
+  uint64_t hopper_flags_at();
   /// A work item that the producer of `tensor` fills with int8 rows, or kNone when nobody wants
   /// them.
   uint32_t produced_int8(uint32_t tensor);
@@ -56,6 +70,15 @@ class PlanBuilder {
   Fusion fusion_;
   std::map<uint32_t, uint32_t> int8_items_;  // tensor -> item
   std::map<uint32_t, uint32_t> half_items_;
+  std::map<uint32_t, Fragments> fragment_items_;
+  /// Sums of squares of a folded norm's input, by the norm's result.
+  struct Squares {
+    uint32_t item = kNone;
+    float eps = 0.f;
+  };
+  std::map<uint32_t, Squares> squares_items_;
+  static constexpr uint64_t kNoFlags = ~uint64_t{0};
+  uint64_t hopper_flags_ = kNoFlags;
 };
 
 }  // namespace minfer_cuda

@@ -48,6 +48,8 @@ uint32_t distinct_types(const std::vector<Part>& parts) {
 
 void PlanBuilder::emit_matmul(uint32_t n) {
   const MatmulChoice& choice = fusion_.choice(n);
+  if (choice.kernel == MatmulKernel::kHopperDecode) return emit_hopper_decode(n);
+  if (choice.kernel == MatmulKernel::kHopperGemm) return emit_hopper_gemm(n);
   const std::vector<uint32_t> members = fusion_.group(n);
   const uint32_t x = node(n).src[1];
   const auto id = static_cast<int32_t>(tensor(x).ne[0]);
@@ -91,7 +93,7 @@ void PlanBuilder::emit_matmul(uint32_t n) {
              const MatmulCall call = bind_call(b, parts, id, tokens, shared_limit);
              switch (kernel) {
                case MatmulKernel::kMmvq:
-                 return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), stream);
+                 return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), b.overlap, stream);
                case MatmulKernel::kMmq:
                  return launch_mmq(
                      call, int8_rows_at(b.item[form], id, tokens), splits,
@@ -99,7 +101,7 @@ void PlanBuilder::emit_matmul(uint32_t n) {
                      stream);
                case MatmulKernel::kGemmHalf:
                  return launch_gemm_half(call, half_rows_at(b.item[form], id, tokens), stream);
-               case MatmulKernel::kGeneric:
+               default:
                  break;
              }
              return launch_matmul_generic(call, b.at(x), b.view(x).nb[1] / 4, stream);

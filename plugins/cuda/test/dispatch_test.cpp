@@ -52,7 +52,7 @@ TEST(DispatchTest, OlderDevicesTakeTheLowerRungsAndSayWhy) {
 }
 
 TEST(DispatchTest, EachGateTakesItsKernelAway) {
-  const Caps caps = device(90, 227 << 10);
+  const Caps caps = device(89, 99 << 10);
   using G = Gate;
   EXPECT_EQ(kernel(caps, gates_with({{G::kNoKqMmvq, 1}}), MINFER_TYPE_Q4_K, 1),
             MatmulKernel::kGeneric);
@@ -69,11 +69,27 @@ TEST(DispatchTest, EachGateTakesItsKernelAway) {
 }
 
 TEST(DispatchTest, TheTableCoversEveryTypeOnce) {
-  const std::string table = describe_dispatch(device(90, 227 << 10), gates_with({}));
+  const std::string table = describe_dispatch(device(89, 99 << 10), gates_with({}));
   for (const char* name : {"matmul_f32", "gemm_f16_f16", "mmvq_q4_k", "mmq_q4_k", "mmvq_mxfp4"}) {
     EXPECT_NE(table.find(name), std::string::npos) << name << " in\n" << table;
   }
 }
+
+#ifdef MINFER_CUDA_SM90A
+TEST(DispatchTest, HopperTakesItsOwnKernels) {
+  const Caps hopper = device(90, 227 << 10);
+  const Gates gates = gates_with({});
+  EXPECT_EQ(kernel(hopper, gates, MINFER_TYPE_Q4_K, 1), MatmulKernel::kHopperDecode);
+  EXPECT_EQ(kernel(hopper, gates, MINFER_TYPE_Q6_K, 512), MatmulKernel::kHopperGemm);
+  EXPECT_EQ(kernel(hopper, gates, MINFER_TYPE_IQ4_XS, 1), MatmulKernel::kMmvq);
+  EXPECT_EQ(kernel(hopper, gates_with({{Gate::kNoHopper, 1}}), MINFER_TYPE_Q4_K, 1),
+            MatmulKernel::kMmvq);
+  EXPECT_EQ(kernel(device(100, 227 << 10), gates, MINFER_TYPE_Q4_K, 512),
+            MatmulKernel::kGemmHalf);
+  const MatmulQuery odd{MINFER_TYPE_Q4_K, 4096, 4096, 1, false};
+  EXPECT_EQ(choose_matmul(hopper, gates, odd).kernel, MatmulKernel::kMmvq);
+}
+#endif
 
 }  // namespace
 }  // namespace minfer_cuda
