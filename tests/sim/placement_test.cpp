@@ -46,6 +46,12 @@ TEST_F(Placement, GpuLayersBringTheCpuWithThem) {
   EXPECT_EQ(units_on(**engine, "cpu:0"), 3u);
 }
 
+TEST_F(Placement, GpuLayersMeanNothingOnTheCpuAlone) {
+  const auto engine = plan("llama", {"", {"cpu"}, 1});
+  ASSERT_TRUE(engine) << engine.error().message();
+  EXPECT_EQ(units_on(**engine, "cpu:0"), 6u);
+}
+
 TEST_F(Placement, ATiedEmbeddingOnTwoDevicesIsHeldAndCountedTwice) {
   const auto one = plan("llama", {"", {"cpu"}});
   const auto two = plan("llama", {"", {"sim:0", "cpu"}, 1});

@@ -25,7 +25,9 @@ struct EngineOptions {
   /// log line.
   std::vector<std::string> devices;
   bool strict_devices = true;
-  /// Layers to keep on the first device; -1: as many as its memory holds.
+  /// Layers to keep on the first device where there are others, counted from the last one (any: the
+  /// head too; all: the embedding too); -1: as many as its memory holds. With one device named that
+  /// is not the CPU, the CPU takes the rest.
   int32_t gpu_layers = -1;
   uint32_t context = 4096;  ///< positions of one sequence; 0: the model's trained context
   uint32_t max_sequences = 1;

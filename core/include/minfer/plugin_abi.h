@@ -568,7 +568,8 @@ typedef struct minfer_plugin {
                                 uint32_t* n, minfer_error* error);
   void (*plan_destroy)(minfer_plan* plan);
 
-  /* (optional) Ends queued work early where possible; its waits return MINFER_CANCELLED. */
+  /* (optional) Ends queued work early where possible. Waits, and runs that had to stop, return
+   * MINFER_CANCELLED until queue_wait has done so; then the queue is as new. Any thread. */
   minfer_status (*queue_cancel)(minfer_queue* queue, minfer_error* error);
   /* (optional) Named extension table of the plugin, or NULL. */
   const void* (*get_interface)(const char* name, uint32_t version);

@@ -82,9 +82,9 @@ void fill_kv_len(std::span<const StepEntry> entries, const KvCache& kv, uint32_t
 
 void fill_block_table(std::span<const StepEntry> entries, const KvCache& kv, uint32_t group,
                       const Bucket& bucket, int32_t* out) {
-  for (uint32_t s = 0; s < bucket.seqs; ++s)
-    for (uint32_t p = 0; p < bucket.max_pages; ++p)
-      *out++ = s < entries.size() ? kv.page(entries[s].sequence, group, p) : -1;
+  int32_t* const end = out + size_t{bucket.seqs} * bucket.max_pages;
+  for (const StepEntry& e : entries) out = std::ranges::copy(kv.pages(e.sequence, group), out).out;
+  std::fill(out, end, -1);
 }
 
 }  // namespace

@@ -63,6 +63,10 @@ class KvCache {
   int32_t page(SequenceId id, uint32_t group, uint32_t logical) const {
     return sequences_[id].pages[group * max_pages_ + logical];
   }
+  /// Physical pages of all logical ones, max_pages() of them.
+  std::span<const int32_t> pages(SequenceId id, uint32_t group) const {
+    return std::span(sequences_[id].pages).subspan(size_t{group} * max_pages_, max_pages_);
+  }
   uint32_t free_pages(uint32_t group) const { return pools_[group].free_count(); }
   uint32_t max_pages() const { return max_pages_; }
   uint32_t page_tokens() const { return shape_.page_tokens; }

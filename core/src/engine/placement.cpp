@@ -106,7 +106,8 @@ Result<Placer::Cost> Placer::cost_of(uint32_t unit, size_t device_index) {
 }
 
 bool Placer::wanted_on_first(const Unit& unit) const {
-  if (request_.gpu_layers < 0) return true;
+  // Without another device the limit has no meaning: a config with gpu_layers runs on a CPU too.
+  if (request_.gpu_layers < 0 || request_.devices.size() == 1) return true;
   const auto wanted = static_cast<uint32_t>(request_.gpu_layers);
   const uint32_t n_layer = request_.model->hparams().n_layer;
   if (wanted >= n_layer) return true;

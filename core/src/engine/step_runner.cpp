@@ -73,11 +73,10 @@ Result<uint32_t> StepRunner::enqueue(const Step& step, const KvCache& kv) {
   const uint32_t index = next_slot_;
   Slot& slot = slots_[index];
   // A slot's memory may be rewritten once its step is over. Steps of several splits also share the
-  // crossings' memory and follow one another strictly.
-  if (slot.pending) MINFER_TRY(complete(index));
-  if (step.plan->splits.splits.size() > 1)
-    for (uint32_t s = 0; s < kStepSlots; ++s)
-      if (slots_[s].pending) MINFER_TRY(complete(s));
+  // crossings' memory, and timed steps their plans' figures: those follow one another strictly.
+  const bool one_at_a_time = step.plan->splits.splits.size() > 1 || timing_;
+  for (uint32_t s = 0; s < kStepSlots; ++s)
+    if (slots_[s].pending && (s == index || one_at_a_time)) MINFER_TRY(complete(s));
   auto queued = queue_step(step, kv, slot);
   if (!queued) {
     drain();
