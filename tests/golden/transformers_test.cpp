@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Transformers,
                          ::testing::Combine(::testing::Values("qwen2", "qwen2_tied", "qwen3",
                                                               "llama", "llama3", "gemma3"),
                                             ::testing::Values("scalar", "auto")),
-                         [](const auto& info) {
+                         [](const auto& param) {
                            return std::string(std::get<0>(info.param)) + "_" +
                                   std::get<1>(info.param);
                          });
