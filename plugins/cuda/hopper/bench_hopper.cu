@@ -264,7 +264,7 @@ struct QuantRow {
     rows = int8_rows_at(data.data, n, 1);
     Buffer f(x.size() * 4);
     f.put(x);
-    CHECK(launch_quantize(f.as<float>(), n, n, 1, nullptr, rows, g_stream));
+    CHECK(launch_quantize(f.as<float>(), n, n, 1, nullptr, rows, false, g_stream));
     CHECK(cudaStreamSynchronize(g_stream));
     values = read(data, n);
   }
@@ -579,7 +579,7 @@ struct DecodeChain {
   void run(bool overlap) {
     const auto rows = [](Buffer& b, int n) { return int8_rows_at(b.data, n, 1); };
     CHECK(launch_quantize(x.as<float>(), Model::kEmbd, Model::kEmbd, 1, nullptr,
-                          rows(normed, Model::kEmbd), g_stream));
+                          rows(normed, Model::kEmbd), false, g_stream));
     for (const Layer& l : model.layers) {
       DecodeCall c;
       c.overlap = overlap;

@@ -35,6 +35,7 @@ struct Bound {
   const char* constants = nullptr;
   char* counters = nullptr;  ///< Program::counter_bytes
   StepCounts* counts = nullptr;
+  bool overlap = false;  ///< launches may overlap, see overlap.cuh
 
   View view(uint32_t t) const;
   /// Count and axis of a tensor's valid entries.

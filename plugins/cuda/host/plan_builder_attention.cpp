@@ -98,7 +98,7 @@ void PlanBuilder::emit_rope(uint32_t n) {
     call.pos = b.at<const int32_t>(pos);
     call.tokens = static_cast<int32_t>(plan.in.tokens);
     call.valid = b.valid(out);
-    return launch_heads(call, stream);
+    return launch_heads(call, b.overlap, stream);
   });
   label(n, "rope");
 }
@@ -157,7 +157,7 @@ void PlanBuilder::emit_store(uint32_t n) {
              call.slot = b.at<const int64_t>(slot);
              call.tokens = static_cast<int32_t>(plans[0].in.tokens);
              call.valid = b.valid(valid_from);
-             return launch_heads(call, stream);
+             return launch_heads(call, b.overlap, stream);
            });
   const char* kernel = query_in != kNone   ? "qkv_rope_store"
                        : key.rope != kNone ? "rope_store"
@@ -204,6 +204,8 @@ void PlanBuilder::emit_attention(uint32_t n) {
                shape.kv.type);
   }
   const bool tiled = why.empty();
+  const bool mma = !tiled && !gates_.on(Gate::kReference) && !gates_.on(Gate::kNoDecodeMma) &&
+                   caps_.cc >= 80 && attention_decode_supports(shape);
   const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
   uint32_t partial = kNone;
   if (splits > 1) {
@@ -212,10 +214,15 @@ void PlanBuilder::emit_attention(uint32_t n) {
     program_.counter_bytes = std::max(program_.counter_bytes, attention_split_counters(shape));
   }
 
-  add_step(n, {q, out}, {partial}, 1, [=](const Bound& b, cudaStream_t stream) {
+  const uint32_t int8 =
+      tiled || shape.kv.dim_v % 32 || !is_rows(tensor(out)) ? kNone : produced_int8(out);
+  const bool f32 = int8 == kNone || fusion_.wants_f32(out);
+  const int64_t row = tensor(out).ne[0];
+  add_step(n, {q, f32 ? out : kNone}, {partial, int8}, 1, [=](const Bound& b, cudaStream_t stream) {
     AttentionCall call = shape;
     call.q = b.tensor[q];
-    call.out = b.tensor[out];
+    if (f32) call.out = b.tensor[out];
+    if (int8 != kNone) call.out_int8 = int8_rows_at(b.item[int8], row, shape.tokens);
     call.kv = b.kv[p.kv];
     call.valid_tokens = b.valid(out);
     call.valid_seqs = b.valid(kv_len);
@@ -225,11 +232,14 @@ void PlanBuilder::emit_attention(uint32_t n) {
     call.block_table = b.at<const int32_t>(table);
     call.sinks = b.at(sinks);
     if (tiled) return launch_attention_tiled(call, stream);
-    float* workspace = partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]);
-    return launch_attention_split(call, splits, workspace, reinterpret_cast<uint32_t*>(b.counters),
-                                  stream);
+    char* workspace = partial == kNone ? nullptr : b.item[partial];
+    auto* counters = reinterpret_cast<uint32_t*>(b.counters);
+    return mma ? launch_attention_decode(call, splits, workspace, counters, b.overlap, stream)
+               : launch_attention_split(call, splits, workspace, counters, b.overlap, stream);
   });
-  label(n, tiled ? "attention_tiled/f16 mma" : text("attention_split x", splits), why);
+  if (tiled) return label(n, "attention_tiled/f16 mma", why);
+  const char* kernel = mma ? "attention_decode/f16 mma x" : "attention_split x";
+  label(n, text(kernel, splits, int8 == kNone ? "" : f32 ? "+int8" : "+int8, no f32"), why);
 }
 
 }  // namespace minfer_cuda

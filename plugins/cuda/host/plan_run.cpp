@@ -66,6 +66,7 @@ minfer_plan::minfer_plan(minfer_device& device, const minfer_cuda::Gates& gates,
                          std::unique_ptr<minfer_cuda::Program> program)
     : device_(device), gates_(gates), program_(std::move(program)) {
   bound_.graph = &program_->graph;
+  bound_.overlap = device.caps().cc >= 90 && !gates.on(Gate::kNoOverlap);
 }
 
 minfer_plan::~minfer_plan() {

@@ -4,33 +4,14 @@
 // are one int8 block and the scale is a warp reduction.
 #include <cuda_fp16.h>
 
-#include "activation.h"
 #include "gate_fn.cuh"
+#include "int8_rows.cuh"
+#include "overlap.cuh"
 
 namespace minfer_cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// Lane l holds value l of a block of 32.
-__device__ __forceinline__ void put_int8(const Int8Rows& out, int64_t row, int n, int i, float v) {
-  const float largest = warp_max(fabsf(v));
-  const float d = largest * (1.f / 127.f);
-  const float inverse = largest > 0.f ? 127.f / largest : 0.f;
-  const int q = __float2int_rn(v * inverse);
-  int sum = q;
-#pragma unroll
-  for (int o = 8; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-  const int high = __shfl_sync(~0u, sum, 16);
-  out.quants[row * n + i] = static_cast<int8_t>(q);
-  if ((threadIdx.x & 31) == 0) {
-    ActMeta meta;
-    meta.d = d;
-    meta.lo = static_cast<int16_t>(sum);
-    meta.hi = static_cast<int16_t>(high);
-    out.meta[row * (n / 32) + i / 32] = meta;
-  }
-}
 
 /// Writes value(i) for all i of a row in every form asked for; value is called by whole warps.
 template <class F>
@@ -42,14 +23,31 @@ __device__ __forceinline__ void emit_row(const ActivationOut& out, int64_t row, 
   }
 }
 
+/// The values [begin, end) of a row that blockIdx.y takes of gridDim.y: whole blocks of 32.
+struct Cut {
+  int begin, end;
+};
+__device__ __forceinline__ Cut cut_of_row(int n) {
+  const int chunk = ((n + 31) / 32 + gridDim.y - 1) / gridDim.y * 32;
+  const int begin = blockIdx.y * chunk;
+  return {begin, min(begin + chunk, n)};
+}
+
+/// Cuts for which few rows fill the device; rows of many tokens stay whole.
+unsigned cuts_of(int n, int tokens) {
+  return tokens >= 64 || n % 32 ? 1u : static_cast<unsigned>((n + 511) / 512);
+}
+
 __global__ void __launch_bounds__(kThreads)
     quantize_kernel(const float* x, int64_t stride, int n, int tokens, const int32_t* valid,
                     Int8Rows out) {
+  start_overlapped();
   const int64_t row = blockIdx.x;
   const bool padding = row >= valid_of(valid, tokens);
-  ActivationOut to;
-  to.int8 = out;
-  emit_row(to, row, n, [&](int i) { return padding ? 0.f : x[row * stride + i]; });
+  const Cut cut = cut_of_row(n);
+  for (int i = cut.begin + threadIdx.x; i < cut.end; i += blockDim.x) {
+    put_int8(out, row, n, i, padding ? 0.f : x[row * stride + i]);
+  }
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -84,6 +82,7 @@ __global__ void __launch_bounds__(kNormThreads)
     norm_rows_kernel(const float* x, int64_t stride, const float* w, float weight_offset, float eps,
                      int n, int tokens, const int32_t* valid, ActivationOut out) {
   __shared__ float scratch[32];
+  start_overlapped();
   const int64_t row = blockIdx.x;
   if (row >= valid_of(valid, tokens)) {
     emit_row(out, row, n, [](int) { return 0.f; });
@@ -122,13 +121,11 @@ __global__ void __launch_bounds__(kThreads)
     gated_rows_kernel(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
                       int64_t up_stride, int n, int tokens, const int32_t* valid,
                       ActivationOut out) {
+  start_overlapped();
   const int64_t row = blockIdx.x;
   const bool padding = row >= valid_of(valid, tokens);
-  // Long rows are cut over blockIdx.y; 32-blocks stay whole because the cut is a multiple of a
-  // warp.
-  const int chunk = (n / 32 + gridDim.y - 1) / gridDim.y * 32;
-  const int begin = blockIdx.y * chunk, end = min(begin + chunk, n);
-  for (int i = begin + threadIdx.x; i < (end + 31) / 32 * 32; i += blockDim.x) {
+  const Cut cut = cut_of_row(n);
+  for (int i = cut.begin + threadIdx.x; i < (cut.end + 31) / 32 * 32; i += blockDim.x) {
     float v = 0.f;
     if (i < n && !padding) {
       v = gate_value(fn, gate[row * gate_stride + i]) * up[row * up_stride + i];
@@ -141,9 +138,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 cudaError_t launch_quantize(const float* x, int64_t x_stride, int n, int tokens,
-                            const int32_t* valid, Int8Rows out, cudaStream_t stream) {
-  quantize_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, n, tokens, valid, out);
-  return cudaPeekAtLastError();
+                            const int32_t* valid, Int8Rows out, bool overlap, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(tokens), cuts_of(n, tokens));
+  return launch_overlapped(overlap, quantize_kernel, grid, kThreads, 0, stream, x, x_stride, n,
+                           tokens, valid, out);
 }
 
 cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
@@ -154,23 +152,21 @@ cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
 
 cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
                              float eps, int n, int tokens, const int32_t* valid, ActivationOut out,
-                             cudaStream_t stream) {
+                             bool overlap, cudaStream_t stream) {
   // One row alone should be spread over as many threads as a block has; many rows fill the device
   // anyway.
   const int wanted = tokens < 64 ? kNormThreads : kThreads;
   const int threads = n >= wanted ? wanted : (n + 31) / 32 * 32;
-  norm_rows_kernel<<<tokens, threads, 0, stream>>>(x, x_stride, w, weight_offset, eps, n, tokens,
-                                                   valid, out);
-  return cudaPeekAtLastError();
+  return launch_overlapped(overlap, norm_rows_kernel, dim3(static_cast<unsigned>(tokens)), threads,
+                           0, stream, x, x_stride, w, weight_offset, eps, n, tokens, valid, out);
 }
 
 cudaError_t launch_gated_rows(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
                               int64_t up_stride, int n, int tokens, const int32_t* valid,
-                              ActivationOut out, cudaStream_t stream) {
-  const int cuts = tokens >= 64 || n % 32 ? 1 : (n + 511) / 512;
-  gated_rows_kernel<<<dim3(tokens, cuts), kThreads, 0, stream>>>(fn, gate, gate_stride, up,
-                                                                 up_stride, n, tokens, valid, out);
-  return cudaPeekAtLastError();
+                              ActivationOut out, bool overlap, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(tokens), cuts_of(n, tokens));
+  return launch_overlapped(overlap, gated_rows_kernel, grid, kThreads, 0, stream, fn, gate,
+                           gate_stride, up, up_stride, n, tokens, valid, out);
 }
 
 }  // namespace minfer_cuda

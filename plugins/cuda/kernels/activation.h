@@ -57,9 +57,10 @@ struct ActivationOut {
   Int8Rows int8;
 };
 
-/// x rows [n] to int8. Padding tokens get zero scales and quants.
+/// x rows [n], n a multiple of 32, to int8. Padding tokens get zero scales and quants. `overlap`
+/// here and below: see overlap.cuh.
 cudaError_t launch_quantize(const float* x, int64_t x_stride, int n, int tokens,
-                            const int32_t* valid, Int8Rows out, cudaStream_t stream);
+                            const int32_t* valid, Int8Rows out, bool overlap, cudaStream_t stream);
 
 /// x rows [n] to f16, each row scaled by a power of two so that its largest value is at most 2^14.
 cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
@@ -69,13 +70,13 @@ cudaError_t launch_to_half(const float* x, int64_t x_stride, int n, int tokens,
 /// in f32; tolerance 1e-5. n is a multiple of 32 where int8 is asked for.
 cudaError_t launch_norm_rows(const float* x, int64_t x_stride, const float* w, float weight_offset,
                              float eps, int n, int tokens, const int32_t* valid, ActivationOut out,
-                             cudaStream_t stream);
+                             bool overlap, cudaStream_t stream);
 
 enum class GateFn : int32_t { kSilu, kGeluTanh, kGeluErf, kGeluQuick };
 
 /// out = fn(gate) * up per row of n.
 cudaError_t launch_gated_rows(GateFn fn, const float* gate, int64_t gate_stride, const float* up,
                               int64_t up_stride, int n, int tokens, const int32_t* valid,
-                              ActivationOut out, cudaStream_t stream);
+                              ActivationOut out, bool overlap, cudaStream_t stream);
 
 }  // namespace minfer_cuda

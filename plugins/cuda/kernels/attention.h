@@ -5,6 +5,7 @@
 // step; grids follow the capacity and surplus blocks leave at once.
 #pragma once
 
+#include "activation.h"
 #include "kv.h"
 
 namespace minfer_cuda {
@@ -12,8 +13,10 @@ namespace minfer_cuda {
 struct AttentionCall {
   const char* q = nullptr;  ///< f32 [dim_k, n_head, tokens]
   int64_t q_nb_head = 0, q_nb_token = 0;
-  char* out = nullptr;  ///< f32 [dim_v, n_head, tokens]
+  char* out = nullptr;  ///< f32 [dim_v, n_head, tokens], or null where nobody reads it
   int64_t out_nb_head = 0, out_nb_token = 0;
+  Int8Rows out_int8;  ///< rows of dim_v * n_head as int8 too, or null; dim_v a multiple of 32.
+                      ///< Split and decode kernels only.
   KvPages kv;
   int32_t n_head = 0;
   int32_t tokens = 0, seqs = 0, max_pages = 0;  ///< capacities
@@ -34,15 +37,22 @@ struct AttentionCall {
 /// and split of the positions; the query heads of a KV head share its loads. Meant for few tokens
 /// per sequence. Tolerance 1e-5 against the stored values.
 ///
-/// `counters`, attention_split_counters() bytes, are zero before the first launch and again after
-/// each.
-cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
-                                   uint32_t* counters, cudaStream_t stream);
+/// `workspace` has attention_split_workspace() bytes, 16-byte aligned. `counters`,
+/// attention_split_counters() bytes, are zero before the first launch and again after each.
+/// `overlap`: see overlap.cuh.
+cudaError_t launch_attention_split(const AttentionCall& call, int splits, void* workspace,
+                                   uint32_t* counters, bool overlap, cudaStream_t stream);
 uint64_t attention_split_counters(const AttentionCall& call);
 /// Splits that fill the device for this capacity, 1 to kMaxSplits, and the workspace they need.
-inline constexpr int kMaxSplits = 64;  // two per lane of the merging warp
+inline constexpr int kMaxSplits = 64;  // two per lane of a warp
 int attention_splits(const AttentionCall& call, int sms);
 uint64_t attention_split_workspace(const AttentionCall& call, int splits);
+
+/// The same on f16 tensor cores: f16 KV, equal head dims of K and V of 64, 96, 128 or 256; sm_80
+/// and later. The same tolerance, splits and memory.
+bool attention_decode_supports(const AttentionCall& call);
+cudaError_t launch_attention_decode(const AttentionCall& call, int splits, void* workspace,
+                                    uint32_t* counters, bool overlap, cudaStream_t stream);
 
 /// f16 and q8_0 KV, equal head dims of K and V of 64, 80, 96, 128 or 256: 64 query rows (tokens
 /// times the heads of a KV head) per block on f16 tensor cores. Meant for prefill. sm_80 and later.

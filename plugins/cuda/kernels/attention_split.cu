@@ -3,24 +3,17 @@
 // One block serves one token and the query heads of one KV head (up to eight), so K and V are read
 // once for all of them. Its warps take tiles of 32 positions in turn. Scores: lane = position, each
 // lane walks its own K row in 16-byte pieces. Values: lane = a pair of dims, the warp walks the 32
-// positions. Each warp keeps an online softmax; the block merges its warps, and a second kernel
-// merges the splits. How many splits do work follows from the length on the device, so short
-// contexts pay for one only.
+// positions. Each warp keeps an online softmax.
 #include <cuda_fp16.h>
 
-#include "attention.h"
+#include "attention_share.cuh"
 #include "kv.cuh"
+#include "overlap.cuh"
 
 namespace minfer_cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kMinKeys = 128;  // fewer positions than this are not worth another split
-
-__device__ __forceinline__ int used_splits(int count, int splits) {
-  return max(1, min(splits, (count + kMinKeys - 1) / kMinKeys));
-}
-
 /// Eight consecutive elements of a K row.
 template <uint32_t Type>
 __device__ __forceinline__ void load_eight(const char* row, const __half* scales, int i,
@@ -147,160 +140,28 @@ __device__ __forceinline__ void add_tile(const AttentionCall& call, int kv_head,
   __syncwarp();
 }
 
-/// A split's result per head: largest score, sum, then dim_v unnormalised values.
-__device__ __forceinline__ float* partial_at(const AttentionCall& call, float* workspace,
-                                             int splits, int token, int head, int split) {
-  const int64_t index = (int64_t{token} * call.n_head + head) * splits + split;
-  return workspace + index * (call.kv.dim_v + 2);
-}
-
-__device__ __forceinline__ float sink_weight(const AttentionCall& call, int head, float largest) {
-  return call.sinks ? expf(call.sinks[head] - largest) : 0.f;
-}
-
-/// Joins the warps' states through shared memory and writes the result, or the split's part of it.
-template <int H, int C>
-__device__ __forceinline__ void finish_block(const AttentionCall& call, const WarpState<H, C>& st,
-                                             int first_head, int heads, int token, int split,
-                                             int splits, int used, float* workspace,
-                                             float* shared) {
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const int dim = call.kv.dim_v, stride = call.kv.stride_v;
-  float* stats = shared;                    // [kWarps][H][2]
-  float* values = shared + kWarps * H * 2;  // [kWarps][H][stride]
-#pragma unroll
-  for (int h = 0; h < H; ++h) {
-    if (lane == 0) {
-      stats[(warp * H + h) * 2] = st.largest[h];
-      stats[(warp * H + h) * 2 + 1] = st.sum[h];
-    }
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-      const int i = 2 * lane + 64 * c;
-      if (i < stride) {
-        *reinterpret_cast<float2*>(values + (warp * H + h) * stride + i) = st.acc[h][c];
-      }
-    }
-  }
-  __syncthreads();
-  for (int h = warp; h < heads; h += kWarps) {
-    const int head = first_head + h;
-    float largest = -INFINITY, sum = 0.f, weight[kWarps];
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, stats[(w * H + h) * 2]);
-    if (used == 1 && call.sinks) largest = fmaxf(largest, call.sinks[head]);
-    for (int w = 0; w < kWarps; ++w) {
-      const float m = stats[(w * H + h) * 2];
-      weight[w] = m == -INFINITY ? 0.f : expf(m - largest);
-      sum += weight[w] * stats[(w * H + h) * 2 + 1];
-    }
-    float* partial = partial_at(call, workspace, splits, token, head, split);
-    auto* out =
-        reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
-    if (used == 1) sum += sink_weight(call, head, largest);
-    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
-    for (int i = lane; i < dim; i += 32) {
-      float v = 0.f;
-      for (int w = 0; w < kWarps; ++w) v = fmaf(weight[w], values[(w * H + h) * stride + i], v);
-      if (used == 1)
-        out[i] = v * inverse;
-      else
-        partial[2 + i] = v;
-    }
-    if (used > 1 && lane == 0) partial[0] = largest, partial[1] = sum;
-  }
-}
-
-/// True in the block that finishes its token and heads last; that block may read all parts.
-__device__ __forceinline__ bool arrives_last(uint32_t* counter, int used) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(counter, 1u) == static_cast<uint32_t>(used - 1);
-    if (last) *counter = 0;  // ready for the next run
-  }
-  __syncthreads();
-  if (last) __threadfence();
-  return last;
-}
-
-/// Joins the parts of the splits; a warp per head.
-__device__ __forceinline__ void merge_splits(const AttentionCall& call, const float* workspace,
-                                             int splits, int used, int token, int first_head,
-                                             int heads) {
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, stride = call.kv.dim_v + 2;
-  for (int h = warp; h < heads; h += kWarps) {
-    const int head = first_head + h;
-    const float* first = partial_at(call, const_cast<float*>(workspace), splits, token, head, 0);
-    float weight[kMaxSplits / 32], largest = call.sinks ? call.sinks[head] : -INFINITY;
-#pragma unroll
-    for (int j = 0; j < kMaxSplits / 32; ++j) {
-      const int s = j * 32 + lane;
-      weight[j] = s < used ? __ldcg(first + s * stride) : -INFINITY;
-      largest = fmaxf(largest, weight[j]);
-    }
-    largest = warp_max(largest);
-    float sum = 0.f;
-#pragma unroll
-    for (int j = 0; j < kMaxSplits / 32; ++j) {
-      const int s = j * 32 + lane;
-      weight[j] = weight[j] == -INFINITY ? 0.f : expf(weight[j] - largest);
-      if (s < used) sum += weight[j] * __ldcg(first + s * stride + 1);
-    }
-    sum = warp_sum(sum) + sink_weight(call, head, largest);
-    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
-    auto* out =
-        reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
-    for (int begin = 0; begin < call.kv.dim_v; begin += 32) {
-      const int i = begin + lane;
-      float v = 0.f;
-#pragma unroll 4
-      for (int s = 0; s < used; ++s) {
-        const float w = __shfl_sync(~0u, s < 32 ? weight[0] : weight[1], s & 31);
-        if (i < call.kv.dim_v) v = fmaf(w, __ldcg(first + s * stride + 2 + i), v);
-      }
-      if (i < call.kv.dim_v) out[i] = v * inverse;
-    }
-  }
-}
-
 template <int H>
 constexpr int shared_floats(int stride_k, int stride_v) {
-  const int during = H * stride_k, after = kWarps * H * (2 + stride_v);
-  return during > after ? during : after;
+  const int queries = H * stride_k, results = kWarps * H * (2 + stride_v);
+  const int joined = join_floats(H, stride_v);
+  return queries > results ? (queries > joined ? queries : joined)
+                           : (results > joined ? results : joined);
 }
 
 template <uint32_t Type, int H, int C>
 __global__ void __launch_bounds__(kWarps * 32)
-    split_kernel(const AttentionCall call, int splits, float* workspace, uint32_t* counters) {
+    split_kernel(const AttentionCall call, const Parts parts, uint32_t* counters) {
   extern __shared__ __align__(16) float shared[];
   __shared__ TileRows rows[kWarps];
   __shared__ float probs[kWarps][H][32];
-  const int group = call.n_head / call.kv.n_head, chunks = (group + H - 1) / H;
-  const int kv_head = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-  const int first_head = kv_head * group + chunk * H, heads = min(H, group - chunk * H);
-  const int token = blockIdx.y, split = blockIdx.z;
-  const int warp = threadIdx.x >> 5;
-  if (token >= valid_of(call.valid_tokens, call.tokens)) {
-    if (split > 0) return;
-    for (int i = threadIdx.x; i < heads * call.kv.dim_v; i += blockDim.x) {
-      char* out = call.out + (first_head + i / call.kv.dim_v) * call.out_nb_head +
-                  token * call.out_nb_token;
-      reinterpret_cast<float*>(out)[i % call.kv.dim_v] = 0.f;
-    }
-    return;
-  }
-  const int seq = sequence_of(call.q_start, valid_of(call.valid_seqs, call.seqs), token);
-  const SeenRange seen = seen_range(call, call.kv_len[seq], call.pos[token]);
-  const int count = seen.last - seen.first, used = used_splits(count, splits);
-  if (split >= used) return;
-  const int share = ((count + used - 1) / used + 31) / 32 * 32;
-  const int begin = seen.first + split * share, end = min(begin + share, seen.last);
-
+  start_overlapped();
+  Share w;
+  if (!take_share<H>(call, parts.splits, w)) return;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, stride = call.kv.stride_v;
   for (int i = threadIdx.x; i < H * call.kv.stride_k; i += blockDim.x) {
     const int h = i / call.kv.stride_k, e = i % call.kv.stride_k;
-    const char* from = call.q + (first_head + h) * call.q_nb_head + token * call.q_nb_token;
-    const bool real = h < heads && e < call.kv.dim_k;
+    const char* from = call.q + (w.first_head + h) * call.q_nb_head + w.token * call.q_nb_token;
+    const bool real = h < w.heads && e < call.kv.dim_k;
     shared[i] = real ? reinterpret_cast<const float*>(from)[e] * call.scale : 0.f;
   }
   __syncthreads();
@@ -311,53 +172,63 @@ __global__ void __launch_bounds__(kWarps * 32)
 #pragma unroll
     for (int c = 0; c < C; ++c) st.acc[h][c] = make_float2(0.f, 0.f);
   }
-  for (int first = begin + warp * 32; first < end; first += kWarps * 32) {
-    add_tile<Type, H, C>(call, kv_head, seq, first, end, shared, rows[warp], probs[warp], st);
+  for (int first = w.begin + warp * 32; first < w.end; first += kWarps * 32) {
+    add_tile<Type, H, C>(call, w.kv_head, w.seq, first, w.end, shared, rows[warp], probs[warp], st);
   }
-  __syncthreads();  // the queries in `shared` give way to the warps' results
-  finish_block<H, C>(call, st, first_head, heads, token, split, splits, used, workspace, shared);
-  if (used > 1 && arrives_last(counters + int64_t{token} * gridDim.x + blockIdx.x, used)) {
-    merge_splits(call, workspace, splits, used, token, first_head, heads);
+  __syncthreads();         // the queries in `shared` give way to the warps' results
+  float* values = shared;  // [kWarps][H][stride]
+  auto* stats = reinterpret_cast<float2*>(shared + kWarps * H * stride);
+#pragma unroll
+  for (int h = 0; h < H; ++h) {
+    if (lane == 0) stats[warp * H + h] = make_float2(st.largest[h], st.sum[h]);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const int i = 2 * lane + 64 * c;
+      if (i < stride) {
+        *reinterpret_cast<float2*>(values + (warp * H + h) * stride + i) = st.acc[h][c];
+      }
+    }
+  }
+  __syncthreads();
+  join_warps(call, w, stats, values, H, stride, parts);
+  if (w.used > 1 && arrives_last(counters + int64_t{w.token} * gridDim.x + blockIdx.x, w.used)) {
+    join_splits(call, w, parts, shared);
   }
 }
 
 template <uint32_t Type, int H, int C>
-cudaError_t launch_for(const AttentionCall& call, int splits, float* workspace, uint32_t* counters,
-                       cudaStream_t stream) {
+cudaError_t launch_for(const AttentionCall& call, const Parts& parts, uint32_t* counters,
+                       bool overlap, cudaStream_t stream) {
   const int group = call.n_head / call.kv.n_head, chunks = (group + H - 1) / H;
   const int bytes = shared_floats<H>(call.kv.stride_k, call.kv.stride_v) * 4;
-  if (bytes > 40 * 1024) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        split_kernel<Type, H, C>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error != cudaSuccess) return error;
-  }
-  split_kernel<Type, H, C>
-      <<<dim3(call.kv.n_head * chunks, call.tokens, splits), kWarps * 32, bytes, stream>>>(
-          call, splits, workspace, counters);
-  return cudaPeekAtLastError();
+  const cudaError_t error = cudaFuncSetAttribute(
+      split_kernel<Type, H, C>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  const dim3 grid(static_cast<unsigned>(call.kv.n_head * chunks),
+                  static_cast<unsigned>(call.tokens), static_cast<unsigned>(parts.splits));
+  return launch_overlapped(overlap, split_kernel<Type, H, C>, grid, kWarps * 32,
+                           static_cast<size_t>(bytes), stream, call, parts, counters);
 }
 
 template <uint32_t Type, int C>
-cudaError_t launch_heads_for(const AttentionCall& call, int splits, float* workspace,
-                             uint32_t* counters, cudaStream_t stream) {
+cudaError_t launch_heads_for(const AttentionCall& call, const Parts& parts, uint32_t* counters,
+                             bool overlap, cudaStream_t stream) {
   const int group = call.n_head / call.kv.n_head;
-  if (group == 1) return launch_for<Type, 1, C>(call, splits, workspace, counters, stream);
-  if (group <= 4 || C == 8)
-    return launch_for<Type, 4, C>(call, splits, workspace, counters, stream);
-  if constexpr (C < 8) return launch_for<Type, 8, C>(call, splits, workspace, counters, stream);
+  if (group == 1) return launch_for<Type, 1, C>(call, parts, counters, overlap, stream);
+  if (group <= 4 || C == 8) return launch_for<Type, 4, C>(call, parts, counters, overlap, stream);
+  if constexpr (C < 8) return launch_for<Type, 8, C>(call, parts, counters, overlap, stream);
   return cudaErrorInvalidValue;
 }
 
 template <uint32_t Type>
-cudaError_t launch_type(const AttentionCall& call, int splits, float* workspace, uint32_t* counters,
-                        cudaStream_t stream) {
-  if (call.kv.dim_v <= 64)
-    return launch_heads_for<Type, 1>(call, splits, workspace, counters, stream);
+cudaError_t launch_type(const AttentionCall& call, const Parts& parts, uint32_t* counters,
+                        bool overlap, cudaStream_t stream) {
+  if (call.kv.dim_v <= 64) return launch_heads_for<Type, 1>(call, parts, counters, overlap, stream);
   if (call.kv.dim_v <= 128)
-    return launch_heads_for<Type, 2>(call, splits, workspace, counters, stream);
+    return launch_heads_for<Type, 2>(call, parts, counters, overlap, stream);
   if (call.kv.dim_v <= 256)
-    return launch_heads_for<Type, 4>(call, splits, workspace, counters, stream);
-  return launch_heads_for<Type, 8>(call, splits, workspace, counters, stream);
+    return launch_heads_for<Type, 4>(call, parts, counters, overlap, stream);
+  return launch_heads_for<Type, 8>(call, parts, counters, overlap, stream);
 }
 
 }  // namespace
@@ -374,24 +245,26 @@ int attention_splits(const AttentionCall& call, int sms) {
 
 uint64_t attention_split_workspace(const AttentionCall& call, int splits) {
   if (splits == 1) return 0;
-  return static_cast<uint64_t>(call.tokens) * static_cast<uint64_t>(call.n_head) *
-         static_cast<uint64_t>(splits) * static_cast<uint64_t>(call.kv.dim_v + 2) * 4;
+  const auto heads = static_cast<uint64_t>(call.tokens) * static_cast<uint64_t>(call.n_head) *
+                     static_cast<uint64_t>(splits);
+  return (heads * static_cast<uint64_t>(call.kv.dim_v) + 3) / 4 * 16 + heads * 8;
 }
 
 uint64_t attention_split_counters(const AttentionCall& call) {
   return static_cast<uint64_t>(call.tokens) * static_cast<uint64_t>(call.n_head) * 4;
 }
 
-cudaError_t launch_attention_split(const AttentionCall& call, int splits, float* workspace,
-                                   uint32_t* counters, cudaStream_t stream) {
+cudaError_t launch_attention_split(const AttentionCall& call, int splits, void* workspace,
+                                   uint32_t* counters, bool overlap, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
+  const Parts parts = attention_parts(call, splits, workspace);
   switch (call.kv.type) {
     case MINFER_TYPE_F32:
-      return launch_type<MINFER_TYPE_F32>(call, splits, workspace, counters, stream);
+      return launch_type<MINFER_TYPE_F32>(call, parts, counters, overlap, stream);
     case MINFER_TYPE_F16:
-      return launch_type<MINFER_TYPE_F16>(call, splits, workspace, counters, stream);
+      return launch_type<MINFER_TYPE_F16>(call, parts, counters, overlap, stream);
     case MINFER_TYPE_Q8_0:
-      return launch_type<MINFER_TYPE_Q8_0>(call, splits, workspace, counters, stream);
+      return launch_type<MINFER_TYPE_Q8_0>(call, parts, counters, overlap, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -1,5 +1,6 @@
 // ROPE, KV_STORE, their fusion with per-head norms, and page copies (see kv.h).
 #include "kv.cuh"
+#include "overlap.cuh"
 
 namespace minfer_cuda {
 namespace {
@@ -48,6 +49,7 @@ __device__ __forceinline__ void norm_head(const HeadRows& r, float* v, int lane)
 
 __global__ void __launch_bounds__(kWarps * 32) heads_kernel(const HeadsCall call) {
   __shared__ float head_values[kWarps][kMaxHeadDim];
+  start_overlapped();
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int token = blockIdx.y;
   int head = blockIdx.x * kWarps + warp;
@@ -121,12 +123,13 @@ void lay_out_page(KvPages& p) {
   p.page_bytes = align_up(p.v_scales + (q8 ? rows * (p.dim_v / 32) * 2 : 0));
 }
 
-cudaError_t launch_heads(const HeadsCall& call, cudaStream_t stream) {
+cudaError_t launch_heads(const HeadsCall& call, bool overlap, cudaStream_t stream) {
   int heads = 0;
   for (int i = 0; i < call.n_rows; ++i) heads += call.rows[i].heads;
   if (heads == 0 || call.tokens == 0) return cudaSuccess;
-  heads_kernel<<<dim3((heads + kWarps - 1) / kWarps, call.tokens), kWarps * 32, 0, stream>>>(call);
-  return cudaPeekAtLastError();
+  const dim3 grid(static_cast<unsigned>((heads + kWarps - 1) / kWarps),
+                  static_cast<unsigned>(call.tokens));
+  return launch_overlapped(overlap, heads_kernel, grid, kWarps * 32, 0, stream, call);
 }
 
 cudaError_t launch_export_page(const KvPages& pages, uint32_t page, float* canonical,

@@ -66,8 +66,8 @@ struct HeadsCall {
 
 /// Per-head norm, rotation and KV store of up to three operands in one launch: ROPE, KV_STORE and
 /// their fusion. A warp per head; head dims up to 512. Padding tokens store nothing and write
-/// zeros.
-cudaError_t launch_heads(const HeadsCall& call, cudaStream_t stream);
+/// zeros. `overlap`: see overlap.cuh.
+cudaError_t launch_heads(const HeadsCall& call, bool overlap, cudaStream_t stream);
 
 /// A page in canonical form (f32 K [dim_k, n_head, page_tokens], then V) from or to `canonical`.
 cudaError_t launch_export_page(const KvPages& pages, uint32_t page, float* canonical,

@@ -39,7 +39,7 @@ cudaError_t launch_matmul_generic(const MatmulCall& call, const float* x, int64_
 
 /// Quantised types, 1 to 8 tokens: dp4a on int8 activations, lane = weight row. Tolerance 2e-2.
 inline constexpr int kMmvqMaxTokens = 8;
-cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream);
+cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, bool overlap, cudaStream_t stream);
 
 /// Types of mmq_supports, any number of tokens: int8 tensor cores (sm_80 and later). Tolerance
 /// 2e-2.

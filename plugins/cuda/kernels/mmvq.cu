@@ -7,6 +7,7 @@
 // through L1.
 #include "matmul.h"
 #include "mma.cuh"
+#include "overlap.cuh"
 #include "tile.cuh"
 
 namespace minfer_cuda {
@@ -75,6 +76,7 @@ __global__ void mmvq_kernel(const SegmentGroups groups, const Int8Rows x, int de
   const int id = groups.call.id, tokens = groups.call.tokens, subs = id / 32;
   const int valid = valid_of(groups.call.valid, tokens);
   float acc[N] = {};
+  if (valid == 0) start_overlapped();
   if (valid > 0) {
     const uint8_t* rows = s.weight + int64_t{group} * (id / T::kBlockK) * T::kTileBytes;
     uint8_t* ring = shared + warp * depth * kItemBytes<T>;
@@ -82,6 +84,7 @@ __global__ void mmvq_kernel(const SegmentGroups groups, const Int8Rows x, int de
     for (int d = 0; d < depth; ++d) {
       fetch_item<T>(ring + d * kItemBytes<T>, rows, warp * kItem + d * step, subs);
     }
+    start_overlapped();  // the first weights are on their way, the activations need not be there
     int slot = 0;
     for (int first = warp * kItem; first < subs; first += step) {
       if (depth == kMaxDepth)
@@ -126,7 +129,7 @@ int choose_warps(int items, int blocks) {
 }
 
 template <uint32_t Type, int N>
-cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x,
+cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x, bool overlap,
                        cudaStream_t stream) {
   using T = Tile<Type>;
   constexpr int kItem = 32 * kItemSubs<T>;
@@ -146,13 +149,13 @@ cudaError_t launch_for(const SegmentGroups& groups, int total, const Int8Rows& x
   const cudaError_t error = cudaFuncSetAttribute(
       mmvq_kernel<Type, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes());
   if (error != cudaSuccess) return error;
-  mmvq_kernel<Type, N><<<total, warps * 32, bytes(), stream>>>(groups, x, depth);
-  return cudaPeekAtLastError();
+  return launch_overlapped(overlap, mmvq_kernel<Type, N>, dim3(static_cast<unsigned>(total)),
+                           warps * 32, static_cast<size_t>(bytes()), stream, groups, x, depth);
 }
 
 }  // namespace
 
-cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream) {
+cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, bool overlap, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
   if (call.tokens > kMmvqMaxTokens) return cudaErrorInvalidValue;
   const auto run = [&](uint32_t type, const SegmentGroups& groups, int total) {
@@ -160,13 +163,13 @@ cudaError_t launch_mmvq(const MatmulCall& call, Int8Rows x, cudaStream_t stream)
     dispatch_type(type, [&]<uint32_t Type>() {
       if constexpr (Tile<Type>::kInt8) {
         if (call.tokens == 1)
-          error = launch_for<Type, 1>(groups, total, x, stream);
+          error = launch_for<Type, 1>(groups, total, x, overlap, stream);
         else if (call.tokens == 2)
-          error = launch_for<Type, 2>(groups, total, x, stream);
+          error = launch_for<Type, 2>(groups, total, x, overlap, stream);
         else if (call.tokens <= 4)
-          error = launch_for<Type, 4>(groups, total, x, stream);
+          error = launch_for<Type, 4>(groups, total, x, overlap, stream);
         else
-          error = launch_for<Type, 8>(groups, total, x, stream);
+          error = launch_for<Type, 8>(groups, total, x, overlap, stream);
       }
     });
     return error;
