@@ -1,7 +1,7 @@
 // Bounds and errors: what a hostile template or context gets instead of a hang or a crash.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "template_test.h"
@@ -31,11 +31,11 @@ struct Hostile {
 class HostileTemplate : public testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileTemplate, EndsWithAnErrorInTime) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: the machine may be busy
   const std::string error = failure(GetParam().source);
-  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  const auto seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_NE(error.find(GetParam().message), std::string::npos) << error.substr(0, 300);
-  EXPECT_LT(elapsed, std::chrono::seconds(30));
+  EXPECT_LT(seconds, 30);
 }
 
 const std::string kLoops = "{% for a in range(99999) %}{% for b in range(99999) %}";
