@@ -79,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Transformers,
                                                               "llama", "llama3", "gemma3"),
                                             ::testing::Values("scalar", "auto")),
                          [](const auto& param) {
-                           return std::string(std::get<0>(info.param)) + "_" +
-                                  std::get<1>(info.param);
+                           return std::string(std::get<0>(param.param)) + "_" +
+                                  std::get<1>(param.param);
                          });
 
 }  // namespace
