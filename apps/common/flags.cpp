@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "minfer/nearest.h"
 
 namespace po = boost::program_options;
@@ -18,7 +20,8 @@ std::vector<std::string> spellings(const po::options_description& known) {
   return names;
 }
 
-Error unknown_flag(const std::string& typed, const po::options_description& known) {
+Error unknown_flag(std::string typed, const po::options_description& known) {
+  typed.resize(std::min(typed.find('='), typed.size()));
   Error error{ErrorCode::kUsage, "there is no such flag", typed, kSeeHelp};
   // The dashes that all flags share must not count as likeness.
   const size_t at = typed.find_first_not_of('-');

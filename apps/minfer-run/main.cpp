@@ -136,13 +136,13 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
                                     seconds_since(start) * 1e3));
   MINFER_TRY(engine.load());
   const double load_seconds = seconds_since(start);
-  log(LogLevel::kDebug, fmt::format("loaded after {:.0f} ms", load_seconds * 1e3));
   if (options.explain) {
     MINFER_ASSIGN(const std::string text, app::explain_text(engine));
     fmt::print(stderr, "{}", text);
   }
 
   interrupt.on_request([&] { engine.cancel(); });
+  log(LogLevel::kDebug, fmt::format("loaded after {:.0f} ms", load_seconds * 1e3));
   const run::TextSink sink = [&](std::string_view text) -> Result<bool> {
     if (options.json) return true;
     return app::write_out(text);
@@ -156,8 +156,12 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
 Result<int> run_with(const run::Options& options) {
   run::Interrupt interrupt;
   if (options.list_devices || options.list_gates) return list(options);
-  if (options.config.model.empty())
+  if (options.config.model.empty()) {
+    if (!options.config.file.empty())
+      return fail(ErrorCode::kConfig, "names no model", options.config.file.string(),
+                  "add the key 'model', or give --model FILE.gguf");
     return usage("no model", "give --config NAME or --model FILE.gguf");
+  }
   return options.dry_run ? dry_run(options) : answer(options, interrupt);
 }
 

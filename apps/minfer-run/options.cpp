@@ -107,6 +107,8 @@ Result<RunConfig> parse_file(const std::filesystem::path& path) {
 /// A model on the command line replaces the config's, which then need not exist.
 Result<void> take_config(const Flags& flags, RunConfig& config) {
   if (flags.has("config")) {
+    if (flags.text("config").empty())
+      return fail(ErrorCode::kUsage, "the file's name is empty", "--config");
     MINFER_ASSIGN(const auto file, find_config(flags.text("config")));
     if (flags.has("model")) {
       MINFER_ASSIGN(config, parse_file(file));
@@ -116,9 +118,9 @@ Result<void> take_config(const Flags& flags, RunConfig& config) {
   }
   if (!flags.has("model")) return {};
   config.model_text = flags.text("model");
-  auto model = find_model(config.model_text, {});
-  if (!model) return tl::make_unexpected(std::move(model).error());
-  config.model = *model;
+  if (config.model_text.empty())
+    return fail(ErrorCode::kUsage, "the file's name is empty", "--model");
+  MINFER_ASSIGN(config.model, find_model(config.model_text, {}));
   return {};
 }
 

@@ -85,7 +85,7 @@ Result<fs::path> find_config(std::string_view name) {
   if (fs::is_directory(given, ec))
     return fail(ErrorCode::kNotFound, "is a folder; a config is a YAML file", given.string());
   const std::vector<std::string> names = names_in(folders, ".yaml");
-  std::string hint = did_you_mean(given.filename().string(), names);
+  std::string hint = did_you_mean(tried.back().filename().string(), names);
   if (hint.empty() && !names.empty()) hint = fmt::format("there are: {}", fmt::join(names, ", "));
   return fail(ErrorCode::kNotFound, fmt::format("no such config; looked for {}", joined(tried)),
               std::string(name), std::move(hint));
