@@ -233,11 +233,11 @@ TEST(PlanTest, TwoPlansInterleave) {
 TEST(PlanTest, LabelsSayWhatRuns) {
   MINFER_REQUIRE_GPU();
   Layer l = make_layer(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, 1, 1, false);
-  l.split->compute();
+  l.split->compute({{Gate::kNoHopper, 1}});
   std::string all;
   for (uint32_t n = 0; n < 24; ++n) all += l.split->kernel(n) + "\n";
   for (const char* part : {"rms_norm+int8, no f32", "qkv_rope_store", "mmvq_q4_k", "+residual",
-                           "gated+int8, no f32", "attention_split", "arg_max"}) {
+                           "gated+int8, no f32", "attention_decode", "arg_max"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
   }
 }
