@@ -381,6 +381,78 @@ void test_decode_gated(uint32_t type, int id, int od) {
   cudaFree(g.tiles), cudaFree(u.tiles);
 }
 
+/// Several tokens: against the dequantised weights and the int8 rows, plain or gated.
+void test_decode_batch(const std::vector<uint32_t>& types, int id, int od, int tokens, bool gated) {
+  std::vector<Matrix> m;
+  for (uint32_t type : types) m.push_back(make_matrix(type, id, od, true));
+  const size_t n = m.size();
+  Buffer x(size_t{4} * id * tokens), rows(int8_rows_bytes(id, tokens)), out(n * tokens * od * 4);
+  Buffer residual(size_t{4} * od * tokens), squares(size_t{4} * id / 32 * tokens), count(4);
+  Buffer published(int8_rows_bytes(od, tokens)), out_squares(size_t{4} * od / 32 * tokens + 4);
+  const auto res = random_floats(size_t{1} * od * tokens, g_seed += 10);
+  x.put(random_floats(size_t{1} * id * tokens, g_seed += 10));
+  residual.put(res);
+  squares.put(std::vector<float>(static_cast<size_t>(id) / 32 * tokens, 8.f));
+  const double factor = 1 / std::sqrt(8.0 / 32 + 1e-6);
+  const int valid = tokens > 2 ? tokens - 1 : tokens;
+  count.put(std::vector<int32_t>{valid});
+  DecodeCall call;
+  call.id = id;
+  call.tokens = tokens;
+  call.x = int8_rows_at(rows.data, id, tokens);
+  call.squares = squares.as<float>();
+  call.eps = 1e-6f;
+  call.gated = gated;
+  call.valid = count.as<int32_t>();
+  CHECK(launch_quantize(x.as<float>(), id, id, tokens, nullptr, call.x, false, g_stream));
+  CHECK(cudaStreamSynchronize(g_stream));
+  for (size_t i = 0; i < n; ++i) {
+    DecodeSegment& s = call.segments[call.n_segments++];
+    s = {m[i].tiles,
+         m[i].type,
+         od,
+         nullptr,
+         gated ? nullptr : residual.as<float>(),
+         out.as<float>() + i * tokens * od};
+    s.residual_stride = s.out_stride = od;
+  }
+  if (od % 32 == 0) {
+    call.out_int8 = int8_rows_at(published.data, od, tokens);
+    call.out_squares = out_squares.as<float>();
+  }
+  CHECK(launch_decode(call, g_sms, g_stream));
+  CHECK(cudaStreamSynchronize(g_stream));
+  std::vector<double> values(size_t{1} * id * tokens), want;
+  const auto q = rows.get<int8_t>(values.size());
+  const auto meta = rows.get<ActMeta>(values.size() / 32, values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(q[i]) * meta[i / 32].d;
+  const auto first = multiply(m[0], values, tokens);
+  for (size_t s = 0; s < (gated ? 1 : n); ++s) {
+    const auto y = s || gated ? multiply(m[gated ? 1 : s], values, tokens) : first;
+    for (int t = 0; t < tokens; ++t) {
+      for (int o = 0; o < od; ++o) {
+        const size_t i = static_cast<size_t>(t) * od + o;
+        double v = gated ? silu(first[i] * factor) * y[i] * factor : y[i] * factor + res[i];
+        want.push_back(t < valid ? v : 0);
+      }
+    }
+  }
+  std::string name = "decode of " + std::to_string(tokens) + (gated ? " gated" : "");
+  for (uint32_t type : types) name += " " + name_of(type);
+  report(name + " " + std::to_string(id) + "x" + std::to_string(od),
+         relative_error(out.get<float>(want.size()), want), 1e-4);
+  if (od % 32 == 0) {
+    const size_t k = size_t{1} * od * tokens;
+    const auto pq = published.get<int8_t>(k);
+    const auto pm = published.get<ActMeta>(k / 32, k);
+    std::vector<double> got(k);
+    for (size_t i = 0; i < k; ++i) got[i] = static_cast<double>(pq[i]) * pm[i / 32].d;
+    want.resize(k);
+    report("  published int8", relative_error(got, want), 1.2e-2);
+  }
+  for (Matrix& mat : m) cudaFree(mat.tiles);
+}
+
 /// f16 rows in fragment order to plain values.
 std::vector<double> read_fragments(const Buffer& b, int n, int tokens) {
   const auto h = b.get<__half>(static_cast<size_t>(n) * tokens);
@@ -491,6 +563,15 @@ void run_tests() {
   test_decode_plain(V{MINFER_TYPE_Q8_0, MINFER_TYPE_Q5_0}, 896, {896, 128}, false);
   test_decode_plain(V{MINFER_TYPE_Q6_K}, 3584, {40000}, true);
   test_decode_gated(MINFER_TYPE_Q4_K, 3584, 18944);
+  for (int tokens : {2, 5, 8}) {
+    for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
+      test_decode_batch(V{type}, 1024, 3584, tokens, false);
+      test_decode_batch(V{type}, 512, 40, tokens, false);
+      test_decode_batch(V{type, type}, 1024, 4864, tokens, true);
+    }
+    test_decode_batch(V{MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K}, 3584, 2080, tokens, false);
+    test_decode_batch(V{MINFER_TYPE_Q6_K}, 18944, 512, tokens, false);
+  }
   for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
     for (int tokens : {1, 7, 16, 31, 64, 100, 250}) {
       for (bool gated : {false, true}) test_prefill({type, 768, 640, tokens, gated});
@@ -565,24 +646,27 @@ struct Model {
 };
 
 DecodeSegment decode_segment(const Matrix& m, float* out, const float* residual = nullptr) {
-  return {m.tiles, m.type, m.od, nullptr, residual, out};
+  return {m.tiles, m.type, m.od, nullptr, residual, out, m.od, m.od};
 }
 
 /// The decode chain of the model; attention is left out, the query stands for its result.
 struct DecodeChain {
   const Model& model;
-  Buffer x{Model::kEmbd * 4, 0}, qkv{4608 * 4}, ff{Model::kFf * 4}, logits{Model::kVocab * 4};
-  Buffer normed{int8_rows_bytes(Model::kEmbd, 1), 0}, attn{int8_rows_bytes(Model::kEmbd, 1), 0};
-  Buffer normed2{int8_rows_bytes(Model::kEmbd, 1), 0}, gated{int8_rows_bytes(Model::kFf, 1), 0};
-  Buffer squares{112 * 4, 0}, squares2{112 * 4, 0}, norm{Model::kEmbd * 4, 0};
+  int n;  ///< tokens
+  Buffer x{size_t{4} * n * Model::kEmbd, 0}, qkv{size_t{4} * n * 4608};
+  Buffer logits{size_t{4} * n * Model::kVocab};
+  Buffer normed{int8_rows_bytes(Model::kEmbd, n), 0}, attn{int8_rows_bytes(Model::kEmbd, n), 0};
+  Buffer normed2{int8_rows_bytes(Model::kEmbd, n), 0}, gated{int8_rows_bytes(Model::kFf, n), 0};
+  Buffer squares{size_t{448} * n, 0}, squares2{size_t{448} * n, 0}, norm{Model::kEmbd * 4, 0};
 
   void run(bool overlap) {
-    const auto rows = [](Buffer& b, int n) { return int8_rows_at(b.data, n, 1); };
-    CHECK(launch_quantize(x.as<float>(), Model::kEmbd, Model::kEmbd, 1, nullptr,
+    const auto rows = [this](Buffer& b, int id) { return int8_rows_at(b.data, id, n); };
+    CHECK(launch_quantize(x.as<float>(), Model::kEmbd, Model::kEmbd, n, nullptr,
                           rows(normed, Model::kEmbd), false, g_stream));
     for (const Layer& l : model.layers) {
       DecodeCall c;
       c.overlap = overlap;
+      c.tokens = n;
       c.id = Model::kEmbd;
       c.eps = 1e-6f;
       c.x = rows(normed, Model::kEmbd);
@@ -596,6 +680,7 @@ struct DecodeChain {
 
       DecodeCall o;
       o.overlap = overlap;
+      o.tokens = n;
       o.id = Model::kEmbd;
       o.x = rows(attn, Model::kEmbd);
       o.n_segments = 1;
@@ -608,6 +693,7 @@ struct DecodeChain {
 
       DecodeCall g;
       g.overlap = overlap;
+      g.tokens = n;
       g.id = Model::kEmbd;
       g.eps = 1e-6f;
       g.x = rows(normed2, Model::kEmbd);
@@ -629,6 +715,7 @@ struct DecodeChain {
     }
     DecodeCall h;
     h.overlap = overlap;
+    h.tokens = n;
     h.id = Model::kEmbd;
     h.eps = 1e-6f;
     h.x = rows(normed, Model::kEmbd);
@@ -640,13 +727,14 @@ struct DecodeChain {
 };
 
 void bench_decode(const Model& model) {
-  DecodeChain chain{model};
-  chain.x.put(random_floats(Model::kEmbd, 77));
-  for (int i = 0; i < 2; ++i) {
+  for (int tokens : {1, 2, 4, 8}) {
+    DecodeChain chain{model, tokens};
+    chain.x.put(random_floats(size_t{1} * tokens * Model::kEmbd, 77));
     for (bool overlap : {true, false}) {
       const double us = time_graph([&] { chain.run(overlap); }, 30);
-      add_line("decode chain %-22s %8.1f us/token  %.3f TB/s",
-               overlap ? "overlapped" : "plain graph", us, model.bytes / us * 1e-6);
+      add_line("decode chain, %d tokens %-12s %8.1f us  %.3f TB/s  %7.0f tok/s", tokens,
+               overlap ? "overlapped" : "plain graph", us, model.bytes / us * 1e-6,
+               tokens / us * 1e6);
     }
   }
   const auto one = [&](const char* name, auto pick, int id, bool gated) {

@@ -1,4 +1,5 @@
-// Hopper decode: one token times up to four matrices in tile32, with the work around them fused.
+// Hopper decode: one to eight tokens times up to four matrices in tile32, with the work around them
+// fused.
 //
 //   y[o] = f * sum_i W[i, o] * x[i] + bias[o]                                  (plain)
 //   y[o] = fn(f * Wg x + bias_g)[o] * (f * Wu x + bias_u)[o]                   (gated: two
@@ -13,10 +14,10 @@
 // activations 1e-4.
 //
 // One block per SM owns whole row groups of 32 rows and streams them through a ring of bulk copies
-// per warp; lane = row, so nothing is reduced in the loop. With `overlap` the launch is a
-// programmatic dependent one: weights are requested before the previous kernel has finished.
-// Weights are read only, 16-byte aligned. Thread-safe; nothing is allocated, launches can be
-// captured.
+// per warp; lane = row for one token, so nothing is reduced in the loop; int8 tensor cores for
+// more. With `overlap` the launch is a programmatic dependent one: weights are requested before the
+// previous kernel has finished. Weights are read only, 16-byte aligned. Thread-safe; nothing is
+// allocated, launches can be captured.
 #pragma once
 
 #include "../kernels/activation.h"
@@ -26,22 +27,26 @@ namespace minfer_cuda::hopper {
 /// Dynamic shared memory that a block of these kernels may take.
 inline constexpr uint64_t kSharedBytes = 227 * 1024;
 inline constexpr int kMaxDecodeSegments = 4;
+inline constexpr int kMaxDecodeTokens = 8;
 
 struct DecodeSegment {
   const uint8_t* weight = nullptr;  ///< tile32, 16-byte aligned
   uint32_t type = 0;                ///< MINFER_TYPE_*
   int32_t od = 0;
   const float* bias = nullptr;      ///< [od] or null
-  const float* residual = nullptr;  ///< [od], added last, or null; may be `out`
-  float* out = nullptr;             ///< [od] f32, or null where only int8 is wanted
+  const float* residual = nullptr;  ///< [tokens][od], added last, or null; may be `out`
+  float* out = nullptr;             ///< [tokens][od] f32, or null where only int8 is wanted
+  int64_t residual_stride = 0, out_stride = 0;  ///< in floats, between tokens
 };
 
 struct DecodeCall {
   DecodeSegment segments[kMaxDecodeSegments];
   int32_t n_segments = 0;
   int32_t id = 0;
-  Int8Rows x;                      ///< one row
-  const float* squares = nullptr;  ///< [id / 32] partial sums of squares of a normed x, or null
+  int32_t tokens = 1;
+  Int8Rows x;  ///< [tokens]
+  const float* squares =
+      nullptr;  ///< [tokens][id / 32] partial sums of squares of a normed x, or null
   float eps = 0.f;
   bool gated = false;  ///< two segments of one type and length: gate, up; out of segment 0
   GateFn gate_fn = GateFn::kSilu;
@@ -50,13 +55,13 @@ struct DecodeCall {
   Int8Rows out_int8;
   const float* out_scale = nullptr;  ///< [od], multiplied in before quantising, or null
   float out_scale_offset = 0.f;      ///< added to out_scale
-  float* out_squares = nullptr;      ///< [od / 32]
-  const int32_t* valid = nullptr;    ///< *valid == 0: the row is padding, zeros are written
+  float* out_squares = nullptr;      ///< [tokens][od / 32]
+  const int32_t* valid = nullptr;    ///< tokens in use; the others' results are zero
   bool overlap = false;
 };
 
 /// True when the kernel takes matrices of these types (in any order) and this input length.
-bool decode_fits(const uint32_t* types, int n, int64_t id);
+bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens);
 
 cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream);
 

@@ -40,9 +40,10 @@ std::string refuse_hopper(const Context& c) {
 
 std::string refuse_hopper_decode(const Context& c) {
   if (const std::string reason = refuse_hopper(c); !reason.empty()) return reason;
-  if (c.q.tokens != 1) return text(c.q.tokens, " tokens, only 1");
+  const int64_t most = c.gates[Gate::kHopperDecodeMaxTokens];
+  if (c.q.tokens > most) return text(c.q.tokens, " tokens, at most ", most);
   if (c.gates.on(Gate::kNoKqMmvq)) return "MINFER_NO_KQ_MMVQ";
-  if (!hopper::decode_fits(&c.q.type, 1, c.q.id)) return "no kernel for the type and length";
+  if (!hopper::decode_fits(&c.q.type, 1, c.q.id, c.q.tokens)) return "no kernel for the type and length";
   return {};
 }
 

@@ -52,7 +52,7 @@ void Fusion::fold_norms() {
     const Node& norm = graph_.nodes[i];
     if (norm.op != MINFER_OP_RMS_NORM || absorbed_[i] != kNone) continue;
     const Tensor &x = graph_.tensors[norm.src[0]], &y = graph_.tensors[norm.dst];
-    if (!is_rows(x) || !is_rows(y) || x.ne[1] != 1 || x.ne[0] % 32 != 0) continue;
+    if (!is_rows(x) || !is_rows(y) || x.ne[0] % 32 != 0) continue;
     if (!only_matmul_readers(norm.dst, MatmulKernel::kHopperDecode)) continue;
     const uint32_t writer = producer(norm.src[0]);
     if (writer == kNone || writer > i || graph_.nodes[writer].dst != norm.src[0]) continue;

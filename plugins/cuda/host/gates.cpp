@@ -40,6 +40,8 @@ constexpr minfer_gate kTable[] = {
          "every kernel starts after the one before it has ended (sm_90 and later)"),
     flag("MINFER_NO_DECODE_MMA", kPlan, 1, 0, "decode attention without tensor cores"),
     flag("MINFER_NO_HOPPER", kPlan, 1, 0, "no sm_90a kernels: matmul as on other devices"),
+    make("MINFER_HOPPER_DECODE_MAX_TOKENS", MINFER_GATE_INT, kPlan, 1, 1, 1, 8,
+         "most tokens for the sm_90a decode matmul on int8 activations"),
     make("MINFER_HOPPER_GEMM_MIN_TOKENS", MINFER_GATE_INT, kPlan, 1, 2, 2, 1 << 20,
          "fewest tokens for the wgmma matmul"),
     flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0, "sm_90a matmul without gated units and folded norms"),

@@ -30,6 +30,7 @@ enum class Gate : uint32_t {
   kNoOverlap,
   kNoDecodeMma,
   kNoHopper,
+  kHopperDecodeMaxTokens,
   kHopperGemmMinTokens,
   kNoHopperFuse,
   kNoHopperOverlap,

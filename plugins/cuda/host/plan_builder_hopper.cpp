@@ -21,7 +21,16 @@ uint64_t fragment_bytes(int64_t id, int64_t tokens) {
 }
 
 hopper::DecodeSegment bind_decode(const Bound& b, const Part& p) {
-  return {b.at<const uint8_t>(p.weight), p.type, p.od, b.at(p.bias), b.at(p.residual), b.at(p.out)};
+  hopper::DecodeSegment s;
+  s.weight = b.at<const uint8_t>(p.weight);
+  s.type = p.type;
+  s.od = p.od;
+  s.bias = b.at(p.bias);
+  s.residual = b.at(p.residual);
+  s.out = b.at(p.out);
+  if (p.residual != kNone) s.residual_stride = b.view(p.residual).nb[1] / 4;
+  if (p.out != kNone) s.out_stride = b.view(p.out).nb[1] / 4;
+  return s;
 }
 
 hopper::PrefillSegment bind_prefill(const Bound& b, const Part& p) {
@@ -40,10 +49,10 @@ hopper::PrefillSegment bind_prefill(const Bound& b, const Part& p) {
   return s;
 }
 
-bool fit_together(const std::vector<Part>& parts, int32_t id) {
+bool fit_together(const std::vector<Part>& parts, int32_t id, int32_t tokens) {
   std::vector<uint32_t> types;
   for (const Part& p : parts) types.push_back(p.type);
-  return hopper::decode_fits(types.data(), static_cast<int>(types.size()), id);
+  return hopper::decode_fits(types.data(), static_cast<int>(types.size()), id, tokens);
 }
 
 GateFn gate_fn_of(const Node& node) {
@@ -95,6 +104,7 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
   const uint32_t mul = fusion_.gated_unit(n), norm = fusion_.norm_after(n);
   const uint32_t x = node(n).src[1];
   const auto id = static_cast<int32_t>(tensor(x).ne[0]);
+  const auto tokens = static_cast<int32_t>(tensor(x).ne[1]);
   const uint32_t input = int8_item(n, x);
   const auto squares = squares_items_.find(x);
   const uint32_t squares_in = squares == squares_items_.end() ? kNone : squares->second.item;
@@ -122,8 +132,8 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
   }
   if (norm != kNone) {
     const minfer_norm_params& params = node(norm).params.norm;
-    pub.int8 = new_item(int8_rows_bytes(parts[0].od, 1));
-    pub.squares = new_item(static_cast<uint64_t>(parts[0].od / 32) * 4);
+    pub.int8 = new_item(int8_rows_bytes(parts[0].od, tokens));
+    pub.squares = new_item(static_cast<uint64_t>(parts[0].od / 32) * tokens * 4);
     pub.scale = node(norm).source(1);
     pub.scale_offset = params.weight_offset;
     int8_items_[node(norm).dst] = pub.int8;
@@ -135,14 +145,16 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
     touch_tensor(p.out, step);
   }
   const uint32_t counted = mul != kNone ? node(mul).dst : parts[0].out;
-  const bool overlap = !gates_.on(Gate::kNoHopperOverlap), together = fit_together(parts, id);
+  const bool overlap = !gates_.on(Gate::kNoHopperOverlap),
+             together = fit_together(parts, id, tokens);
   const int sms = caps_.sms;
   const uint32_t launches = together ? 1 : static_cast<uint32_t>(parts.size());
   add_step(n, {}, {input, squares_in, pub.int8, pub.squares}, launches,
            [=](const Bound& b, cudaStream_t stream) {
              hopper::DecodeCall call;
              call.id = id;
-             call.x = int8_rows_at(b.item[input], id, 1);
+             call.tokens = tokens;
+             call.x = int8_rows_at(b.item[input], id, tokens);
              if (squares_in != kNone) {
                call.squares = reinterpret_cast<const float*>(b.item[squares_in]);
              }
@@ -151,7 +163,9 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
              call.gate_fn = fn;
              call.valid = b.valid(counted);
              call.overlap = overlap;
-             if (pub.int8 != kNone) call.out_int8 = int8_rows_at(b.item[pub.int8], parts[0].od, 1);
+             if (pub.int8 != kNone) {
+               call.out_int8 = int8_rows_at(b.item[pub.int8], parts[0].od, tokens);
+             }
              call.out_scale = b.at(pub.scale);
              call.out_scale_offset = pub.scale_offset;
              if (pub.squares != kNone) {

@@ -1,0 +1,205 @@
+// What the decode kernels of one and of several tokens share: parameters, the line of steps and its
+// cut among blocks and warps, and the work on finished results (see decode.h, decode.cu).
+#pragma once
+
+#include "../kernels/gate_fn.cuh"
+#include "decode.h"
+#include "decode_dot.cuh"
+
+namespace minfer_cuda::hopper {
+
+inline constexpr int kWarps = 14;
+inline constexpr int kMaxSlots = 4;
+inline constexpr uint32_t kMiscBytes = 640;  // barriers, then the warps' sums of squares
+inline constexpr uint32_t kSharedLimit = kSharedBytes;
+
+struct Segment {
+  const uint8_t* weight;
+  const float* bias;
+  const float* residual;
+  float* out;
+  int64_t residual_stride, out_stride;
+  int32_t od;
+  uint32_t first_group;
+};
+
+struct Params {
+  Segment segments[kMaxDecodeSegments];
+  uint32_t n_segments;
+  uint32_t publisher;  ///< the segment whose result is quantised
+  uint32_t id;
+  uint32_t tokens;
+  uint32_t steps;        ///< of a group
+  uint32_t groups;       ///< of all segments
+  uint32_t split_group;  ///< first group of the second type
+  uint32_t unit_groups;  ///< 1, or 2 where gated
+  uint32_t ring_bytes;   ///< of a warp
+  uint32_t max_parts;    ///< groups that a warp can touch
+  const int8_t* quants;
+  const ActMeta* meta;
+  const float* squares;
+  float eps;
+  GateFn gate_fn;
+  int8_t* out_quants;
+  ActMeta* out_meta;
+  const float* out_scale;
+  float out_scale_offset;
+  float* out_squares;
+  const int32_t* valid;
+  uint32_t overlap;
+};
+
+#ifdef MINFER_SM90A
+
+/// Steps of all groups in a line; the second type's steps follow the first's. Costs are bytes / 16.
+template <uint32_t First, uint32_t Second>
+struct Line {
+  static constexpr uint32_t kFirst = kStepBytes<First> / 16, kSecond = kStepBytes<Second> / 16;
+  uint32_t split;  ///< first step of the second type
+
+  __device__ __forceinline__ uint32_t cost(uint32_t step) const {
+    return step < split ? step * kFirst : split * kFirst + (step - split) * kSecond;
+  }
+  __device__ __forceinline__ uint32_t step_at(uint32_t cost) const {
+    const uint32_t at = split * kFirst;
+    return cost < at ? cost / kFirst : split + (cost - at) / kSecond;
+  }
+  /// First step of share i of n of the steps [begin, end).
+  __device__ __forceinline__ uint32_t share(uint32_t begin, uint32_t end, uint32_t i,
+                                            uint32_t n) const {
+    const uint32_t from = cost(begin);
+    return step_at(from + (cost(end) - from) * i / n);
+  }
+};
+
+/// Where a group of the line lies.
+struct Place {
+  const Segment* segment;
+  uint32_t group;
+};
+__device__ __forceinline__ Place locate(const Params& p, uint32_t group) {
+  if (p.unit_groups == 2) return {&p.segments[group & 1], group >> 1};
+  uint32_t s = 0;
+  while (s + 1 < p.n_segments && group >= p.segments[s + 1].first_group) ++s;
+  return {&p.segments[s], group - p.segments[s].first_group};
+}
+
+/// Walks the steps of a warp for the copies.
+template <uint32_t First, uint32_t Second>
+struct Cursor {
+  const uint8_t* at;
+  uint32_t step, k, bytes;
+
+  __device__ __forceinline__ void seek(const Params& p, const Line<First, Second>& line,
+                                       uint32_t to) {
+    const uint32_t group = to / p.steps;
+    step = to;
+    k = to - group * p.steps;
+    bytes = to < line.split ? kStepBytes<First> : kStepBytes<Second>;
+    const Place place = locate(p, group);
+    at = place.segment->weight + (size_t{place.group} * p.steps + k) * bytes;
+  }
+  __device__ __forceinline__ void advance(const Params& p, const Line<First, Second>& line) {
+    ++step;
+    if (++k < p.steps) {
+      at += bytes;
+    } else if (step < p.groups * p.steps) {
+      seek(p, line, step);
+    }
+  }
+};
+
+/// Lane r holds value r of a block of 32: int8, scale, sums and the sum of squares.
+__device__ __forceinline__ void publish(const Params& p, uint32_t block, float v, int lane,
+                                        uint32_t token) {
+  const uint32_t blocks = static_cast<uint32_t>(p.segments[p.publisher].od) / 32;
+  const uint32_t at = token * blocks + block;
+  if (p.out_squares) {
+    const float squares = warp_sum(v * v);
+    if (lane == 0) p.out_squares[at] = squares;
+  }
+  if (p.out_scale) v *= p.out_scale[block * 32 + lane] + p.out_scale_offset;
+  const float largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(v))));
+  const float inverse = largest > 0.f ? __fdividef(127.f, largest) : 0.f;
+  const int q = min(max(__float2int_rn(v * inverse), -127), 127);
+  uint32_t word = static_cast<uint32_t>(q & 255) << (8 * (lane & 3));
+  word |= __shfl_xor_sync(~0u, word, 1);
+  word |= __shfl_xor_sync(~0u, word, 2);
+  if ((lane & 3) == 0)
+    reinterpret_cast<uint32_t*>(p.out_quants + size_t{at} * 32)[lane >> 2] = word;
+  const int lo = __reduce_add_sync(~0u, lane < 16 ? q : 0), all = __reduce_add_sync(~0u, q);
+  if (lane == 0) {
+    p.out_meta[at] = {largest * (1.f / 127.f), static_cast<int16_t>(lo),
+                      static_cast<int16_t>(all - lo)};
+  }
+}
+
+/// Writes a finished value of a row, and gives back what it was.
+__device__ __forceinline__ float put(const Segment& s, uint32_t row, float v, bool padding,
+                                     uint32_t token) {
+  const bool real = row < static_cast<uint32_t>(s.od) && !padding;
+  if (!real) v = 0.f;
+  if (real && s.residual) v += s.residual[token * s.residual_stride + row];
+  if (s.out && row < static_cast<uint32_t>(s.od)) s.out[token * s.out_stride + row] = v;
+  return v;
+}
+
+__device__ __forceinline__ float bias_of(const Segment& s, uint32_t row) {
+  return s.bias && row < static_cast<uint32_t>(s.od) ? s.bias[row] : 0.f;
+}
+
+/// Adds the warps' partial sums of a group and token; `start` holds the warps' first steps, lane by
+/// lane. Parts are [warp][group of the warp][token][row].
+template <int Tokens>
+__device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, const float* parts,
+                                           uint32_t start, int lane, uint32_t token) {
+  constexpr int kPart = Tokens * 32;
+  const uint32_t end = __shfl_down_sync(~0u, start, 1);
+  const uint32_t low = group * p.steps;
+  const uint32_t mask =
+      __ballot_sync(~0u, lane < kWarps && start < end && start < low + p.steps && end > low);
+  const uint32_t first_group = start / p.steps;
+  const int first = __ffs(mask) - 1, last = 31 - __clz(mask);
+  const uint32_t part = first * p.max_parts + group - __shfl_sync(~0u, first_group, first);
+  parts += token * 32 + lane;
+  float v = parts[part * kPart];
+  // Only the first warp of a group can have begun in an earlier one.
+  for (int w = first + 1; w <= last; ++w) {
+    if ((mask >> w) & 1) v += parts[w * p.max_parts * kPart];
+  }
+  return v;
+}
+
+/// Finishes a unit for one token: norm factor, bias, gate, residual, stores.
+template <int Tokens>
+__device__ __forceinline__ void finish(const Params& p, uint32_t unit, const float* parts,
+                                       uint32_t start, int lane, uint32_t token, float factor,
+                                       bool padding) {
+  const uint32_t group = unit * p.unit_groups;
+  const Place place = locate(p, group);
+  const Segment& s = *place.segment;
+  const uint32_t row = place.group * 32 + lane;
+  float v = sum_parts<Tokens>(p, group, parts, start, lane, token) * factor + bias_of(s, row);
+  if (p.unit_groups == 2) {
+    const float up = sum_parts<Tokens>(p, group + 1, parts, start, lane, token) * factor +
+                     bias_of(p.segments[1], row);
+    v = gate_value(p.gate_fn, v) * up;
+  }
+  v = put(s, row, v, padding, token);
+  if (p.out_quants && place.segment == &p.segments[p.publisher]) {
+    publish(p, place.group, v, lane, token);
+  }
+}
+
+#endif  // MINFER_SM90A
+
+using DecodeKernel = void (*)(Params);
+/// Types that may share a launch.
+struct DecodePair {
+  uint32_t first, second;
+  DecodeKernel kernel;
+};
+/// The kernel of 2 to kMaxDecodeTokens tokens whose pair holds all types, or null.
+const DecodePair* find_batch_pair(const uint32_t* types, int n);
+
+}  // namespace minfer_cuda::hopper
