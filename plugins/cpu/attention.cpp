@@ -65,7 +65,6 @@ AttentionStep::AttentionStep(const OpContext& ctx, const Node& node, uint32_t in
 }
 
 // ---- memory
-// -------------------------------------------------------------------------------------------
 
 AttentionStep::Softmax AttentionStep::state_in(uint8_t* scratch) const {
   const int64_t rows = tokens_per_block_ * group_;
@@ -103,7 +102,6 @@ const int32_t* AttentionStep::ints(const Run& run, uint32_t tensor, int64_t inde
 }
 
 // ---- cutting the work
-// ---------------------------------------------------------------------------------
 
 int64_t AttentionStep::prepare(const Run& run) {
   const int64_t n_seqs = run.count(Dyn::kSeqs, 0), n_tokens = run.count(Dyn::kTokens, 0);
@@ -187,7 +185,6 @@ AttentionStep::Block AttentionStep::block_of(const Run& run, int64_t index) cons
 }
 
 // ---- one task
-// -------------------------------------------------------------------------------------------
 
 // Rows of a block are ordered by token, then by head of the group.
 void AttentionStep::load_queries(const Run& run, const Block& block, float* q) const {

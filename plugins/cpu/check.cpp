@@ -20,7 +20,6 @@ class Checker {
 
  private:
   // ---- what operators have in common
-  // --------------------------------------------------------------
 
   [[gnu::format(printf, 3, 4)]] [[noreturn]] void refuse(uint32_t tensor, const char* format, ...) {
     Refusal refusal;
@@ -132,7 +131,6 @@ class Checker {
   }
 
   // ---- operators
-  // ------------------------------------------------------------------------------------
 
   void get_rows() {
     const Tensor& table = need(0, "the table");

@@ -77,7 +77,6 @@ class Compiler {
   }
 
   // ---- steps
-  // ------------------------------------------------------------------------------------------
 
   void lower(const std::vector<Item>& section) {
     const auto first = static_cast<uint32_t>(plan_->steps.size());
@@ -116,8 +115,17 @@ class Compiler {
     auto step =
         std::make_unique<MatmulStep>(ctx_, plan_->activations[first.scratch].get(), first.rows);
     for (const Item& item : section) {
-      step->append(node(item.node), item.node, item.kernel);
-      label(item.node, "matmul ", item.kernel->label);
+      if (item.gated.is_pair()) {
+        const Node& up = node(item.gated.up);
+        const Node& act = node(item.gated.act);
+        step->append_gated(node(item.node), item.node, item.kernel, up, plan_->kernels[up.src[0]],
+                           act, node(item.gated.mul));
+        label(item.node, act.op == MINFER_OP_SILU ? "silu_matmuls " : "gelu_matmuls ",
+              item.kernel->label);
+      } else {
+        step->append(node(item.node), item.node, item.kernel);
+        label(item.node, "matmul ", item.kernel->label);
+      }
       explain_kernel(item.node, item.kernel);
     }
     plan_->steps.push_back(std::move(step));
@@ -218,7 +226,6 @@ class Compiler {
   }
 
   // ---- reports
-  // ----------------------------------------------------------------------------------------
 
   void label(uint32_t index, const char* first, const char* second) {
     minfer_node_report& report = plan_->reports[index];
@@ -269,7 +276,6 @@ class Compiler {
   }
 
   // ---- memory
-  // -----------------------------------------------------------------------------------------
 
   void reserve(uint64_t bytes, uint32_t first, uint32_t last, uint64_t* offset) {
     if (bytes > 0) wanted_.push_back({workspace_.reserve(bytes, first, last), offset});

@@ -33,6 +33,11 @@ class MatmulStep final : public Step {
       : ctx_(ctx), activation_(activation), rows_(rows) {}
 
   void append(const Node& node, uint32_t index, const MatmulKernel* kernel);
+  /// Two matrices whose product is wanted only as out = act(gate) * up: tasks multiply a range of
+  /// rows of both into their own scratch and combine it. `act` is a SILU or GELU node.
+  void append_gated(const Node& gate, uint32_t index, const MatmulKernel* gate_kernel,
+                    const Node& up, const MatmulKernel* up_kernel, const Node& act,
+                    const Node& mul);
 
   int64_t prepare(const Run& run) override;
   void task(const Run& run, int64_t index, unsigned thread) override;
@@ -43,13 +48,29 @@ class MatmulStep final : public Step {
   uint32_t node_of(uint32_t part) const override { return parts_[part].node; }
 
  private:
+  struct Matrix {
+    const MatmulKernel* kernel = nullptr;
+    uint32_t weight = MINFER_NONE, bias = MINFER_NONE;
+  };
   struct Part {
-    const MatmulKernel* kernel;
-    uint32_t node, weight, bias, out;
-    int64_t id, od, out_stride;
-    uint64_t bytes;
+    Matrix matrix;
+    Matrix up;  // of a gated pair; no kernel: a single matrix
+    bool silu = false;
+    uint32_t gelu_kind = 0;
+    uint32_t node = 0, out = 0;
+    int64_t id = 0, od = 0, out_stride = 0;
+    int64_t row_group = 1;
+    uint64_t bytes = 0;
     int64_t rows_per_task = 0, first_task = 0, tasks = 0;  // of the run
   };
+
+  Part make_part(const Node& node, uint32_t index, const MatmulKernel* kernel, uint32_t out) const;
+  int64_t most_rows(const Part& part) const;
+  void multiply(const Run& run, const Part& part, const Matrix& matrix, int64_t row0, int64_t row1,
+                float* out, int64_t stride, uint8_t* scratch) const;
+  void multiply_gated(const Run& run, const Part& part, int64_t row0, int64_t row1,
+                      uint8_t* scratch) const;
+  uint64_t kernel_scratch() const;
 
   OpContext ctx_;
   const Activation* activation_;
@@ -57,6 +78,7 @@ class MatmulStep final : public Step {
   std::vector<Part> parts_;
   int64_t selected_ = -1;  // part of a timed run; -1: all
   int64_t nt_ = 0;
+  uint64_t kernel_scratch_ = 0;
 };
 
 }  // namespace minfer_cpu

@@ -22,7 +22,6 @@ void need(const T* pointer, const char* what) {
 }
 
 // ---- devices
-// ------------------------------------------------------------------------------------------
 
 const char* device_name() {
   static const std::string name = cpu_name();
@@ -100,7 +99,6 @@ minfer_status supports(minfer_device* device, const minfer_split* split,
 }
 
 // ---- weights
-// ------------------------------------------------------------------------------------------
 
 minfer_status weights_size(minfer_device* device, const minfer_weight_unit* unit,
                            const minfer_gate_values* gates, uint64_t* bytes, minfer_error* error) {
@@ -129,7 +127,6 @@ void weights_free(minfer_weights* weights) {
 }
 
 // ---- KV pages
-// -----------------------------------------------------------------------------------------
 
 minfer_status kv_page_sizes(minfer_device* device, const minfer_kv_desc* kv, uint32_t* sizes,
                             uint32_t* n, minfer_error* error) {
@@ -214,7 +211,6 @@ minfer_status kv_import_page(minfer_queue* queue, const minfer_kv_desc* kv, minf
 }
 
 // ---- buffers
-// ------------------------------------------------------------------------------------------
 
 minfer_status buffer_alloc(minfer_device* device, uint64_t bytes, minfer_buffer** out,
                            minfer_error* error) {
@@ -279,7 +275,6 @@ minfer_status buffer_copy(minfer_queue* queue, minfer_buffer* to, uint64_t to_of
 }
 
 // ---- queues and events: work is complete when the call that queued it returns
-// ---------------------------
 
 minfer_status queue_create(minfer_device* device, minfer_queue** out, minfer_error* error) {
   return guarded(error, [&] {
@@ -337,7 +332,6 @@ minfer_status queue_wait_event(minfer_queue* queue, minfer_event* event, minfer_
 }
 
 // ---- plans
-// ----------------------------------------------------------------------------------------------
 
 minfer_status plan_compile(minfer_device* device, const minfer_split* split,
                            const minfer_gate_values* gates, minfer_plan** out,
@@ -406,7 +400,6 @@ void plan_destroy(minfer_plan* plan) {
 }
 
 // ---- the table
-// --------------------------------------------------------------------------------------------
 
 constexpr minfer_op_support kOps[] = {
     {MINFER_OP_GET_ROWS, 1},     {MINFER_OP_ADD, 1},      {MINFER_OP_MUL, 1},

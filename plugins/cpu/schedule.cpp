@@ -33,7 +33,6 @@ class Scheduler {
   const Tensor& tensor(uint32_t index) const { return graph_.tensors[index]; }
 
   // ---- fusion
-  // -----------------------------------------------------------------------------------------
 
   void count_uses() {
     readers_.assign(graph_.tensors.size(), 0);
@@ -78,10 +77,48 @@ class Scheduler {
       }
       const uint32_t op = graph_.nodes[act].op;
       if (op != MINFER_OP_SILU && op != MINFER_OP_GELU) continue;
-      partner_[mul] = act;
-      out_.fused_into[act] = mul;
+      if (!fuse_gated_matmuls(act, up, mul)) {
+        partner_[mul] = act;
+        out_.fused_into[act] = mul;
+      }
       return;
     }
+  }
+
+  // Goes further where gate and up are matrices of one activation and nobody else reads what they
+  // give: a task then multiplies its rows of both and combines them while they are in the nearest
+  // cache.
+  bool fuse_gated_matmuls(uint32_t act, uint32_t up_tensor, uint32_t mul) {
+    const uint32_t gate_tensor = graph_.nodes[act].src[0];
+    const uint32_t gate = producer_[gate_tensor], up = producer_[up_tensor];
+    if (gate == MINFER_NONE || up == MINFER_NONE || gate >= act || up >= mul || gate == up ||
+        !is_private(gate_tensor) || !is_private(up_tensor)) {
+      return false;
+    }
+    const Node& g = graph_.nodes[gate];
+    const Node& u = graph_.nodes[up];
+    const auto constant_bias = [&](const Node& node) {
+      return node.source(2) == MINFER_NONE || tensor(node.src[2]).is_weight();
+    };
+    if (g.op != MINFER_OP_MATMUL || u.op != MINFER_OP_MATMUL || g.src[1] != u.src[1] ||
+        !constant_bias(g) || !constant_bias(u) || graph_.nodes[mul].dst == g.src[1]) {
+      return false;
+    }
+    const MatmulKernel* a = kernel_of(gate);
+    const MatmulKernel* b = kernel_of(up);
+    const int64_t larger = std::max(a->row_group, b->row_group);
+    if (a->activation != b->activation || larger % a->row_group != 0 ||
+        larger % b->row_group != 0) {
+      return false;
+    }
+    pairs_[gate] = {up, act, mul};
+    for (uint32_t node : {up, act, mul}) out_.fused_into[node] = gate;
+    return true;
+  }
+
+  const MatmulKernel* kernel_of(uint32_t node) const {
+    const Tensor& w = tensor(graph_.nodes[node].src[0]);
+    return find_matmul(w.type, w.ne[0], w.ne[1], isa_);
   }
 
   void fuse_add_norm(uint32_t norm) {
@@ -106,7 +143,6 @@ class Scheduler {
   }
 
   // ---- items
-  // ------------------------------------------------------------------------------------------
 
   Access whole(uint32_t index) const { return {tensor(index).owner, true, 0, 0}; }
 
@@ -271,21 +307,17 @@ class Scheduler {
       if (source != MINFER_NONE) reads(item, whole(source));
     }
     if (work == Work::kAttention) item.reads.push_back(region_access(node.params.attention.kv));
-    if (work == Work::kMatmulById) {
-      const Tensor& w = tensor(node.src[0]);
-      item.kernel = find_matmul(w.type, w.ne[0], w.ne[1], isa_);
-    }
+    if (work == Work::kMatmulById) item.kernel = kernel_of(index);
     item.writes.push_back(whole(node.dst));
     items_.push_back(std::move(item));
   }
 
   void add_matmul(uint32_t index) {
     const Node& node = graph_.nodes[index];
-    const Tensor& w = tensor(node.src[0]);
     Item item;
     item.work = Work::kMatmul;
     item.node = index;
-    item.kernel = find_matmul(w.type, w.ne[0], w.ne[1], isa_);
+    item.kernel = kernel_of(index);
     item.rows = {dyn_of(tensor(node.dst), tensor(node.src[1])), tensor(node.dst).ne[1]};
     item.scratch = conversion(index, item.kernel, item.rows);
     if (tensor_is_read(item)) {
@@ -294,7 +326,9 @@ class Scheduler {
       reads(item, scratch_access(item.scratch, true));
     }
     if (node.source(2) != MINFER_NONE) reads(item, whole(node.src[2]));
-    item.writes.push_back(whole(node.dst));
+    if (const auto pair = pairs_.find(index); pair != pairs_.end()) item.gated = pair->second;
+    item.writes.push_back(
+        whole(item.gated.is_pair() ? graph_.nodes[item.gated.mul].dst : node.dst));
     items_.push_back(std::move(item));
   }
 
@@ -329,7 +363,6 @@ class Scheduler {
   }
 
   // ---- order
-  // ------------------------------------------------------------------------------------------
 
   struct Dependency {
     uint32_t item;
@@ -420,6 +453,7 @@ class Scheduler {
   std::vector<std::vector<Dependency>> dependencies_;
   std::vector<std::pair<uint32_t, uint32_t>> tables_;  // ROPE node, scratch
   std::map<std::pair<uint32_t, ActFormat>, uint32_t> conversions_;
+  std::map<uint32_t, GatedPair> pairs_;  // by the gate's MATMUL
 };
 
 }  // namespace

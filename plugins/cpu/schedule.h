@@ -35,10 +35,18 @@ struct Access {
   int64_t end = 0;     ///< end of what a row covers, from the row's start
 };
 
+/// A gate's MATMUL does the work of `up` too, and of act (SILU or GELU) and mul: mul = act(gate) *
+/// up.
+struct GatedPair {
+  uint32_t up = MINFER_NONE, act = MINFER_NONE, mul = MINFER_NONE;
+  bool is_pair() const { return up != MINFER_NONE; }
+};
+
 struct Item {
   Work work = Work::kNode;
   uint32_t node = 0;
   uint32_t partner = MINFER_NONE;
+  GatedPair gated;                 ///< of a kMatmul that is two matrices and their gated product
   uint32_t scratch = MINFER_NONE;  ///< index into Schedule::scratch that it makes or reads
   Rows rows;
   const MatmulKernel* kernel = nullptr;

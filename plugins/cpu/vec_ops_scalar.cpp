@@ -123,7 +123,6 @@ void rope_interleaved(const float* x, const float* cos, const float* sin, int64_
 }
 
 // ---- KV cache: how one element of f32 and f16 is held
-// ---------------------------------------------
 
 struct F32 {
   using Stored = float;
@@ -163,7 +162,6 @@ struct PlainKv {
 };
 
 // ---- q8_0
-// -------------------------------------------------------------------------------------------
 
 constexpr int64_t kQ8Values = 32;
 // 32 dimensions of 16 tokens: 16 scales, then the values.
@@ -211,7 +209,6 @@ struct Q8Kv {
 };
 
 // ---- attention over one page's part, for any type
-// --------------------------------------------------
 
 constexpr int64_t kDims = 32;  // decoded at a time, so that no buffer depends on the head's size
 

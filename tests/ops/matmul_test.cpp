@@ -172,6 +172,69 @@ TEST_P(Matmul, TiedWeightIsHeldOnce) {
       tolerance(MINFER_TYPE_Q8_0, is_reference()));
 }
 
+double activation(bool gelu, double x) {
+  return gelu ? 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))) : x / (1.0 + std::exp(-x));
+}
+
+// The first half of a gated FFN, which backends may do in one go: types alike and not, a bias on
+// one side, an activation or a product that is read elsewhere.
+TEST_P(Matmul, GatedProductOfTwoMatrices) {
+  const int64_t id = 256, od = 75;
+  for (const auto& [gate_type, up_type] :
+       {std::pair{MINFER_TYPE_F32, MINFER_TYPE_F32}, std::pair{MINFER_TYPE_Q4_K, MINFER_TYPE_Q4_K},
+        std::pair{MINFER_TYPE_Q8_0, MINFER_TYPE_Q5_0},
+        std::pair{MINFER_TYPE_F32, MINFER_TYPE_Q6_K}}) {
+    for (const uint32_t nt : {1u, 5u, 66u}) {
+      for (const int variant : {0, 1, 2, 3}) {
+        SCOPED_TRACE(testing::Message()
+                     << minfer_type_name(gate_type) << ", " << minfer_type_name(up_type) << " x "
+                     << nt << ", variant " << variant);
+        const bool gelu = variant == 1;
+        const Weight gate_w = random_weight(rng, gate_type, id, od);
+        const Weight up_w = random_weight(rng, up_type, id, od);
+        const Weight bias = f32_weight(random_floats(rng, od), od);
+        Split split(nt + 1);
+        const Dynamic tokens{1, MINFER_DYN_TOKENS};
+        const Dims wide{od, nt + 1};
+        const uint32_t x = split.input(MINFER_TYPE_F32, {id, nt + 1}, MINFER_INPUT_HIDDEN, tokens);
+        const uint32_t gate = variant == 2 ? split.output(MINFER_TYPE_F32, wide, tokens)
+                                           : split.inner(MINFER_TYPE_F32, wide, tokens);
+        const uint32_t act = split.inner(MINFER_TYPE_F32, wide, tokens);
+        const uint32_t up = split.inner(MINFER_TYPE_F32, wide, tokens);
+        const uint32_t out = split.output(MINFER_TYPE_F32, wide, tokens);
+        std::vector<uint32_t> gate_sources = {split.weight(gate_w, MINFER_USE_MATMUL), x};
+        if (variant == 3) gate_sources.push_back(split.weight(bias, MINFER_USE_PLAIN));
+        split.node(MINFER_OP_MATMUL, {split.weight(up_w, MINFER_USE_MATMUL), x}, up);
+        split.node(MINFER_OP_MATMUL, gate_sources, gate);
+        if (gelu) {
+          split.node(MINFER_OP_GELU, {gate}, act, minfer_gelu_params{0, MINFER_GELU_ERF});
+        } else {
+          split.node(MINFER_OP_SILU, {gate}, act);
+        }
+        split.node(MINFER_OP_MUL, {act, up}, out);
+        Session session(device(), split);
+        // Small enough that the activation's slope does not magnify the rounding of the gate.
+        const auto values = random_floats(rng, id * (nt + 1), 0.05f);
+        session.set(x, values);
+        session.run({nt, 1, 1, 0});
+        const auto g = matmul_reference(gate_w, values.data(), nt,
+                                        variant == 3 ? bias.values : std::vector<float>());
+        const auto u = matmul_reference(up_w, values.data(), nt, {});
+        std::vector<double> ref(static_cast<size_t>(od * (nt + 1)), 0.0);
+        for (size_t i = 0; i < g.size(); ++i) ref[i] = activation(gelu, g[i]) * u[i];
+        const double limit =
+            2 * std::max(tolerance(gate_type, is_reference()), tolerance(up_type, is_reference()));
+        EXPECT_LT(relative_error(session.get<float>(out), ref), limit) << session.label(1);
+        if (variant == 2) {
+          auto padded = g;
+          padded.resize(ref.size(), 0.0);
+          EXPECT_LT(relative_error(session.get<float>(gate), padded), limit);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Matmul, ByIdPicksExperts) {
   for (const uint32_t type :
        {MINFER_TYPE_F32, MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_MXFP4}) {
