@@ -89,9 +89,15 @@ void check_unary(Device& device, std::mt19937_64& rng, float spread, double tole
       session.set(x, values);
       session.run({valid, 1, 1, 0});
       std::vector<double> ref(values.size(), 0.0);
-      for (size_t i = 0; i < static_cast<size_t>(n) * valid; ++i) ref[i] = reference(values[i]);
-      // Results that underflow may read as zero.
-      EXPECT_LT(relative_error(session.get<float>(out), ref, 1e-30), tolerance);
+      double input_norm = 0.0;
+      for (size_t i = 0; i < static_cast<size_t>(n) * valid; ++i) {
+        ref[i] = reference(values[i]);
+        input_norm += static_cast<double>(values[i]) * values[i];
+      }
+      // Far below zero a gated unit is the difference of nearly equal numbers: a row of few values
+      // is judged against a share of its input, not against a result that has all but vanished.
+      const double least_norm = std::max(1e-30, 0.02 * std::sqrt(input_norm));
+      EXPECT_LT(relative_error(session.get<float>(out), ref, least_norm), tolerance);
     }
   }
 }
