@@ -173,6 +173,7 @@ Result<Generation> generate(Engine& engine, std::shared_ptr<const Tokenizer> tok
     return out;
   }
   if (!result) return tl::make_unexpected(std::move(result).error());
+  out.prefilled = true;
   if (!options.dump_logits.empty()) {
     const auto row = result->row(0, engine.model().hparams().n_vocab);
     MINFER_TRY(app::write_file(options.dump_logits,

@@ -25,6 +25,7 @@ struct Generation {
   uint64_t seed = 0;
   bool greedy = false;  ///< the seed had no part in it
   uint32_t prompt_tokens = 0;
+  bool prefilled = false;  ///< the whole prompt was fed; else it was interrupted
   double prefill_seconds = 0;
   std::vector<double> token_seconds;  ///< from one token to the next
 };

@@ -29,12 +29,18 @@ double rate(double n, double seconds) {
   return seconds > 0 ? n / seconds : 0;
 }
 
-/// Held and planned bytes of each device; empty when a device cannot tell.
+/// 0 when the prefill was interrupted: it is not known how far it came.
+double prefill_rate(const Generation& g) {
+  return g.prefilled ? rate(g.prompt_tokens, g.prefill_seconds) : 0;
+}
+
 struct Held {
   std::string device;
   uint64_t planned = 0;
-  uint64_t held = 0;
+  uint64_t held = 0;  ///< bytes
 };
+
+/// Of each device; empty when one cannot tell.
 std::vector<Held> memory_held(Engine& engine) {
   std::vector<Held> rows;
   const auto now = engine.measured_memory();
@@ -51,8 +57,8 @@ std::string timing_text(const Generation& g, Engine& engine, double load_seconds
   const double decode = std::accumulate(times.begin(), times.end(), 0.0);
   std::string out = fmt::format("load     {:8.1f} ms\n", load_seconds * 1e3);
   out +=
-      fmt::format("prefill  {:8.1f} ms  {:5} tokens  {:8.1f} tokens/s\n", g.prefill_seconds * 1e3,
-                  g.prompt_tokens, rate(g.prompt_tokens, g.prefill_seconds));
+      fmt::format("prefill  {:8.1f} ms  {:5} tokens  ", g.prefill_seconds * 1e3, g.prompt_tokens);
+  out += g.prefilled ? fmt::format("{:8.1f} tokens/s\n", prefill_rate(g)) : "interrupted\n";
   out += fmt::format("decode   {:8.1f} ms  {:5} tokens  {:8.1f} tokens/s\n", decode * 1e3,
                      times.size(), rate(static_cast<double>(times.size()), decode));
   if (!times.empty())
@@ -88,7 +94,7 @@ std::string json_text(const Generation& g, Engine& engine, double load_seconds) 
       {"timing",
        {{"load_seconds", load_seconds},
         {"prefill_seconds", g.prefill_seconds},
-        {"prefill_tokens_per_second", rate(g.prompt_tokens, g.prefill_seconds)},
+        {"prefill_tokens_per_second", prefill_rate(g)},
         {"decode_seconds", decode},
         {"decode_tokens_per_second", rate(static_cast<double>(times.size()), decode)},
         {"token_p50_seconds", percentile(times, 0.5)},
