@@ -168,6 +168,17 @@ TEST_F(Answer, ThreadsDoNotChangeGreedyTokens) {
   EXPECT_EQ(tokens("1"), tokens("2"));
 }
 
+TEST_F(Answer, PromptsLongerThanAStepAreFedInParts) {
+  // The scalar kernels round alike for every number of tokens.
+  const std::string prompt(200, 'a');
+  const auto tokens = [&](const char* batch) {
+    return run_json({"-p", prompt, "-n", "16", "--temp", "0", "--batch", batch, "--gate",
+                     "cpu:MINFER_CPU_ISA=scalar"})
+        .at("tokens");
+  };
+  EXPECT_EQ(tokens("512"), tokens("7"));
+}
+
 TEST_F(Answer, BytesThatAreNotTextAreTaken) {
   const ToolResult result = run({"-p", "\xff\xfe\xc3", "--system", "\x80", "-n", "2", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;
