@@ -24,10 +24,11 @@ constexpr uint32_t kMaxContext = 1u << 24;
 constexpr uint32_t kMaxBatch = 65536;
 constexpr uint32_t kMaxThreads = 1024;
 constexpr int32_t kMaxLayers = 100000;
+constexpr unsigned kHelpWidth = 100;
 constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();
 
 po::options_description what_to_run() {
-  po::options_description d("what to run");
+  po::options_description d("what to run", kHelpWidth);
   auto add = d.add_options();
   add("config,c", one("FILE"), "YAML file, or the name of a shipped one");
   add("model,m", one("FILE"), "GGUF file (instead of the config's)");
@@ -43,7 +44,7 @@ po::options_description what_to_run() {
 }
 
 po::options_description where_to_run() {
-  po::options_description d("where to run it");
+  po::options_description d("where to run it", kHelpWidth);
   auto add = d.add_options();
   add("device", one("LIST"), "devices in order, e.g. cuda:0,cpu [every usable one, best first]");
   add("gpu-layers", one("N"), "layers on the first device [-1: as many as fit]");
@@ -56,7 +57,7 @@ po::options_description where_to_run() {
 }
 
 po::options_description sampling_flags() {
-  po::options_description d("sampling, in this order");
+  po::options_description d("sampling, in this order", kHelpWidth);
   auto add = d.add_options();
   add("logit-bias", several("ID=X"), "added to the logit of a token id; -inf forbids it");
   add("repeat-penalty", one("X"), "[1: off]");
@@ -75,7 +76,7 @@ po::options_description sampling_flags() {
 }
 
 po::options_description output_flags() {
-  po::options_description d("output");
+  po::options_description d("output", kHelpWidth);
   auto add = d.add_options();
   add("json", "one JSON object instead of text; also for lists, --dry-run and errors");
   add("timing", "times, token rates and memory on stderr");
@@ -89,11 +90,11 @@ po::options_description output_flags() {
 }
 
 po::options_description describe() {
-  po::options_description other("other");
+  po::options_description other("other", kHelpWidth);
   other.add_options()("list-devices", "every device, and every plugin file not used, with reasons")(
       "list-gates", "every gate with value and source")("version", "print the version")(
       "help,h", "print this");
-  po::options_description all("options", 100, 50);
+  po::options_description all;
   all.add(what_to_run()).add(where_to_run()).add(sampling_flags()).add(output_flags()).add(other);
   return all;
 }
@@ -277,7 +278,7 @@ std::string help_text() {
          "defaults\n"
          "where neither flag nor config says otherwise; docs/config.md describes the YAML, "
          "docs/errors.md\n"
-         "the exit status.\n\n"
+         "the exit status.\n"
       << describe();
   return out.str();
 }

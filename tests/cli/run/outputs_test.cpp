@@ -185,6 +185,30 @@ TEST_F(Outputs, DryRunPlansWhatTheRunThenHolds) {
   }
 }
 
+#if defined(MINFER_SIM)
+TEST_F(Outputs, DevicesShareAModel) {
+  const std::vector<std::string> greedy = {"--model", model(), "-p", "hello",    "--temp",
+                                           "0",       "-n",    "8",  "--plugin", MINFER_SIM};
+  const auto on = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), greedy.begin(), greedy.end());
+    return run_tool(MINFER_RUN, more);
+  };
+  const ToolResult alone = on({"--device", "cpu"});
+  const ToolResult both = on({"--device", "sim,cpu", "--gpu-layers", "1"});
+  EXPECT_EQ(both.status, 0) << both.err;
+  EXPECT_EQ(both.out, alone.out);
+  EXPECT_NE(both.err.find("on sim:0 (layer 1, head), cpu:0 (embedding, layer 0), context"),
+            std::string::npos)
+      << both.err;
+  EXPECT_NE(both.err.find("sim:0 does not take layer 0"), std::string::npos) << both.err;
+  const auto plan =
+      json_of(on({"--device", "sim,cpu", "--gpu-layers", "1", "--dry-run", "--json"}));
+  EXPECT_EQ(plan.at("memory").as_array().size(), 2u);
+  EXPECT_EQ(plan.at("units").at(0).at("device").as_string(), "cpu:0");
+  EXPECT_NE(plan.at("units").at(1).at("passed_over").as_string(), "");
+}
+#endif
+
 TEST_F(Outputs, DryRunReadsNoWeights) {
   // Cut within the tensor data: a plan needs metadata only, but a GGUF that is short is an error
   // before anything else, so the plan is made of a whole file whose data is a hole.
