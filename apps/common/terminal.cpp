@@ -1,18 +1,52 @@
 #include "terminal.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <boost/json.hpp>
+#include <csignal>
 #include <cstdio>
+#include <exception>
+#include <new>
+
+#include "flags.h"
 
 namespace minfer::app {
 namespace {
 
 std::atomic<bool> progress_drawn = false;
 
+void prepare_streams() {
+  signal(SIGPIPE, SIG_IGN);
+  // Opened the wrong way round, so that using them still fails.
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0) (void)!open("/dev/null", O_WRONLY);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDONLY);
+}
+
+Result<int> run_caught(int argc, char** argv, Result<int> (*command)(int, char**)) {
+  try {
+    return command(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "host memory is not enough");
+  } catch (const std::exception& e) {
+    return fail(ErrorCode::kInternal, e.what());
+  }
+}
+
 }  // namespace
+
+int run_program(const char* name, int argc, char** argv, Result<int> (*command)(int, char**)) {
+  prepare_streams();
+  const auto status = run_caught(argc, argv, command);
+  return status ? *status : report(name, status.error(), wants_json(argc, argv));
+}
+
+void say(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
 
 void log_to_stderr(std::string_view program, LogLevel level) {
   set_log_sink([level, program = std::string(program)](LogLevel at, std::string_view line) {
@@ -21,7 +55,7 @@ void log_to_stderr(std::string_view program, LogLevel level) {
                                   : at == LogLevel::kWarn ? "warning: "
                                                           : "";
     clear_progress();
-    fmt::print(stderr, "{}: {}{}\n", program, mark, line);
+    say(fmt::format("{}: {}{}\n", program, mark, line));
   });
 }
 
@@ -29,12 +63,12 @@ int report(std::string_view program, const Error& error, bool json) {
   const int status = exit_status(error.code);
   clear_progress();
   if (json)
-    fmt::print(stderr, "{}\n",
-               boost::json::serialize(boost::json::object{{"code", error_code_name(error.code)},
-                                                          {"message", error.message()},
-                                                          {"exit_status", status}}));
+    say(boost::json::serialize(boost::json::object{{"code", error_code_name(error.code)},
+                                                   {"message", error.message()},
+                                                   {"exit_status", status}}) +
+        "\n");
   else
-    fmt::print(stderr, "{}: error: {}\n", program, error.message());
+    say(fmt::format("{}: error: {}\n", program, error.message()));
   return status;
 }
 
@@ -45,7 +79,7 @@ std::function<void(uint64_t, uint64_t)> progress_line(bool quiet) {
     if (percent == last) return;
     last = percent;
     if (percent >= 100) return clear_progress();
-    fmt::print(stderr, "\rloading weights {} %", percent);
+    say(fmt::format("\rloading weights {} %", percent));
     std::fflush(stderr);
     progress_drawn = true;
   };
@@ -53,7 +87,7 @@ std::function<void(uint64_t, uint64_t)> progress_line(bool quiet) {
 
 void clear_progress() {
   if (!progress_drawn.exchange(false)) return;
-  fmt::print(stderr, "\r\033[K");
+  say("\r\033[K");
   std::fflush(stderr);
 }
 

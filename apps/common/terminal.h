@@ -13,6 +13,15 @@
 
 namespace minfer::app {
 
+/// The body of main(): runs `command` and returns its status, or reports its error (as JSON where
+/// "--json" stands on the command line). A closed pipe becomes an error of the write; a standard
+/// stream that the process was started without cannot be taken by a file that is opened later; what
+/// is thrown is reported too.
+int run_program(const char* name, int argc, char** argv, Result<int> (*command)(int, char**));
+
+/// Writes to stderr; a failure has nowhere to be told.
+void say(std::string_view text);
+
 /// Sends log lines of at least `level` to stderr as "program: line".
 void log_to_stderr(std::string_view program, LogLevel level);
 

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 
 #include "bench.h"
 #include "files.h"
-#include "flags.h"
 #include "host.h"
 #include "options.h"
 #include "report.h"
@@ -78,7 +75,5 @@ Result<int> run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);
-  const auto status = run_command(argc, argv);
-  return status ? *status : app::report(kProgram, status.error(), app::wants_json(argc, argv));
+  return app::run_program(kProgram, argc, argv, run_command);
 }

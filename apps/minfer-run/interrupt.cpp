@@ -46,14 +46,14 @@ void Interrupt::on_request(std::function<void()> action) {
 
 void Interrupt::wait() {
   const sigset_t set = interrupt_set();
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 20'000'000};
   while (true) {
-    int signal_number = 0;
-    sigwait(&set, &signal_number);
+    const int got = requested_ ? sigtimedwait(&set, nullptr, &kPause) : sigwaitinfo(&set, nullptr);
     if (done_) return;
-    if (ignored_) continue;
+    if (got == SIGINT && ignored_) continue;
     std::lock_guard lock(mutex_);
-    if (requested_.exchange(true) || !action_) end_process(set);
-    action_();
+    if (got == SIGINT && (requested_.exchange(true) || !action_)) end_process(set);
+    if (requested_ && action_) action_();
   }
 }
 

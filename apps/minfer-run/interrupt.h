@@ -20,7 +20,8 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const { return requested_; }
-  /// Called once on the waiting thread when the signal arrives; an empty function forgets it.
+  /// Called on the waiting thread when the signal arrives and, as it may have come just before the
+  /// step that it should end, again every 20 ms until an empty function is set.
   void on_request(std::function<void()> action);
 
  private:

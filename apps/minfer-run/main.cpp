@@ -3,11 +3,8 @@
 
 #include <boost/json.hpp>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 
 #include "files.h"
-#include "flags.h"
 #include "generate.h"
 #include "host.h"
 #include "interrupt.h"
@@ -49,7 +46,7 @@ std::string one_line(std::string text) {
 }
 
 tl::unexpected<Error> usage(const char* what, const char* hint) {
-  fmt::print(stderr, "{}", run::usage_text());
+  app::say(run::usage_text());
   return fail(ErrorCode::kUsage, what, "", hint);
 }
 
@@ -105,9 +102,8 @@ Result<int> conclude(const run::Session& session, const run::Options& options,
                                      engine.options().context));
   const bool interrupted = generation.finish == run::Finish::kInterrupted;
   if (options.timing || (interrupted && !options.quiet))
-    fmt::print(stderr, "{}", run::timing_text(generation, engine, load_seconds));
-  if (session.host->gates().value("MINFER_OP_TIMING") != 0)
-    fmt::print(stderr, "{}", run::op_timing_text(engine));
+    app::say(run::timing_text(generation, engine, load_seconds));
+  if (session.host->gates().value("MINFER_OP_TIMING") != 0) app::say(run::op_timing_text(engine));
   return interrupted ? kInterruptedStatus : 0;
 }
 
@@ -138,7 +134,7 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
   const double load_seconds = seconds_since(start);
   if (options.explain) {
     MINFER_ASSIGN(const std::string text, app::explain_text(engine));
-    fmt::print(stderr, "{}", text);
+    app::say(text);
   }
 
   interrupt.on_request([&] { engine.cancel(); });
@@ -178,7 +174,5 @@ Result<int> run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);
-  const auto status = run_command(argc, argv);
-  return status ? *status : app::report(kProgram, status.error(), app::wants_json(argc, argv));
+  return app::run_program(kProgram, argc, argv, run_command);
 }

@@ -141,5 +141,43 @@ TEST_F(Terminal, FullDiskIsAnError) {
   }
 }
 
+/// The program as a shell starts it, with these redirections or limits.
+ToolResult in_shell(const std::string& line, const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"-c", line, MINFER_RUN};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run_tool("/bin/sh", all);
+}
+
+TEST_F(Terminal, StreamsThatAreNotThere) {
+  const auto arguments = with_model({"-p", "hello", "-n", "4", "--temp", "0", "--timing"});
+  const std::string text = run_tool(MINFER_RUN, arguments).out;
+  EXPECT_EQ(in_shell("exec \"$0\" \"$@\" 2>&-", arguments).out, text);
+  EXPECT_EQ(in_shell("exec \"$0\" \"$@\" <&-", arguments).out, text);
+  EXPECT_EQ(in_shell("exec \"$0\" \"$@\" >&-", arguments).status, 5);
+  EXPECT_EQ(in_shell("exec \"$0\" \"$@\" <&-", with_model({})).status, 5);
+  if (::access("/dev/full", W_OK) == 0) {
+    const ToolResult full = in_shell("exec \"$0\" \"$@\" 2>/dev/full", arguments);
+    EXPECT_EQ(full.status, 0);
+    EXPECT_EQ(full.out, text);
+  }
+}
+
+TEST_F(Terminal, FilesDoNotTakeThePlaceOfMissingStreams) {
+  const std::string path = folder() / "logits.f32";
+  const auto arguments = with_model({"-p", "hello", "-n", "4", "--dump-logits", path});
+  in_shell("exec \"$0\" \"$@\" <&- >&- 2>&-", arguments);
+  EXPECT_EQ(read_file(path).size(), 320 * sizeof(float));
+}
+
+TEST_F(Terminal, LittleMemoryIsAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space";
+#endif
+  const ToolResult result = in_shell("ulimit -v 400000; exec \"$0\" \"$@\"",
+                                     with_model({"-p", "hello", "-n", "4", "--ctx", "1000000"}));
+  EXPECT_EQ(result.status, 9) << result.err;
+  EXPECT_NE(result.err.find("cannot allocate"), std::string::npos) << result.err;
+}
+
 }  // namespace
 }  // namespace minfer
