@@ -16,8 +16,8 @@ QUIET = llama_cpp.llama_log_callback(lambda *_: None)  # lives as long as the pr
 GREEDY = 64
 SAMPLED_IDS = 1024
 
-def long_text(words=1150):
-    """Deterministic prose-like text, about 1,800 tokens: sentences over a small vocabulary."""
+def long_text(words=962):
+    """Deterministic prose-like text, about 1,500 tokens: sentences over a small vocabulary."""
     subjects = ["The river", "A clerk", "Our engine", "The old map", "Every pilot", "The garden"]
     verbs = ["carries", "describes", "forgets", "measures", "follows", "repairs"]
     objects = ["the quiet harbour", "three brass keys", "a list of names", "the northern road",
