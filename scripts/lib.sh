@@ -36,13 +36,22 @@ install_packages() {
     fi
   fi
   say "installing: ${missing[*]}"
-  $as_root apt-get update -qq || say "warning: apt-get update failed; trying with the lists at hand"
-  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove \
-    --no-install-recommends "${missing[@]}" >&2 || {
-    say "If apt refused to remove libboost1.74-dev: minfer needs Boost 1.81 (Boost.JSON), whose headers"
-    say "cannot stand beside those of 1.74; remove the older -dev packages yourself and run this again."
-    die "could not install: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  { $as_root apt-get update -qq || true  # the lists at hand may do
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove \
+      --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || {
+    grep -E '^(E|W|Err)' "$log" | head -n 3 >&2
+    if grep -q 'but remove is disabled' "$log"; then
+      say "minfer needs Boost 1.81 (Boost.JSON), whose headers cannot stand beside those of 1.74: remove"
+      say "the older -dev packages yourself and run this again."
+    elif grep -qE 'resolving|connect' "$log"; then
+      say "Is there a network? With it, this script goes on by itself; or install the packages by hand:"
+      say "    apt-get install --no-remove ${missing[*]}"
+    fi
+    die "could not install the Debian packages (the whole log: $log)"
   }
+  rm -f "$log"
 }
 
 # build PRESET [TARGET...]: configures once and builds; output only when something goes wrong.
