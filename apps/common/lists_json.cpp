@@ -8,40 +8,14 @@ namespace {
 
 namespace json = boost::json;
 
-const char* scope_name(GateScope scope) {
-  switch (scope) {
-    case GateScope::kLoad:
-      return "load";
-    case GateScope::kPlan:
-      return "plan";
-    case GateScope::kRun:
-      return "run";
-  }
-  return "unknown";
-}
-
-const char* source_name(GateSource source) {
-  switch (source) {
-    case GateSource::kDefault:
-      return "default";
-    case GateSource::kConfig:
-      return "config";
-    case GateSource::kEnvironment:
-      return "environment";
-    case GateSource::kFlag:
-      return "command line";
-  }
-  return "unknown";
-}
-
 json::object gate_json(const Gate& gate) {
   const Gate initial{.spec = gate.spec, .value = gate.spec.default_value};
   json::object out = {{"name", gate.spec.name},
                       {"owner", gate.spec.owner},
                       {"value", gate.value_text()},
-                      {"source", source_name(gate.source)},
+                      {"source", name_of(gate.source)},
                       {"default", initial.value_text()},
-                      {"scope", scope_name(gate.spec.scope)},
+                      {"scope", name_of(gate.spec.scope)},
                       {"affects_numerics", gate.spec.affects_numerics},
                       {"help", gate.spec.help}};
   if (gate.spec.type == GateType::kInt) {

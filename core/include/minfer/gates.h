@@ -19,6 +19,9 @@ enum class GateType { kBool, kInt, kEnum };
 enum class GateScope { kLoad, kPlan, kRun };
 enum class GateSource { kDefault, kConfig, kEnvironment, kFlag };
 
+const char* name_of(GateScope scope);    ///< "load", "plan", "run"
+const char* name_of(GateSource source);  ///< "default", "config", "environment", "command line"
+
 struct GateSpec {
   std::string name;     ///< MINFER_...
   std::string owner{};  ///< "core" or a backend's name

@@ -115,6 +115,32 @@ void warn_about_misspelt_environment(std::span<const Gate> gates) {
 
 }  // namespace
 
+const char* name_of(GateScope scope) {
+  switch (scope) {
+    case GateScope::kLoad:
+      return "load";
+    case GateScope::kPlan:
+      return "plan";
+    case GateScope::kRun:
+      return "run";
+  }
+  return "unknown";
+}
+
+const char* name_of(GateSource source) {
+  switch (source) {
+    case GateSource::kDefault:
+      return "default";
+    case GateSource::kConfig:
+      return "config";
+    case GateSource::kEnvironment:
+      return "environment";
+    case GateSource::kFlag:
+      return "command line";
+  }
+  return "unknown";
+}
+
 std::string Gate::value_text() const {
   switch (spec.type) {
     case GateType::kBool:

@@ -9,32 +9,6 @@
 namespace minfer {
 namespace {
 
-const char* scope_name(GateScope scope) {
-  switch (scope) {
-    case GateScope::kLoad:
-      return "load";
-    case GateScope::kPlan:
-      return "plan";
-    case GateScope::kRun:
-      return "run";
-  }
-  return "";
-}
-
-const char* source_name(GateSource source) {
-  switch (source) {
-    case GateSource::kDefault:
-      return "default";
-    case GateSource::kConfig:
-      return "config";
-    case GateSource::kEnvironment:
-      return "environment";
-    case GateSource::kFlag:
-      return "command line";
-  }
-  return "";
-}
-
 std::string range_text(const GateSpec& spec, std::string_view separator) {
   switch (spec.type) {
     case GateType::kBool:
@@ -68,11 +42,11 @@ std::string plain(const GateRegistry& registry) {
   std::string out, owner;
   for (const Gate& gate : registry.all()) {
     if (gate.spec.owner != owner) out += fmt::format("{}:\n", owner = gate.spec.owner);
-    out += fmt::format("  {:<{}} = {:<{}}  {:<12}  [{}; default {}; {}{}] {}\n", gate.spec.name,
-                       name_width, gate.value_text(), value_width, source_name(gate.source),
-                       range_text(gate.spec, "|"), default_text(gate.spec),
-                       scope_name(gate.spec.scope),
-                       gate.spec.affects_numerics ? ", affects numerics" : "", gate.spec.help);
+    out +=
+        fmt::format("  {:<{}} = {:<{}}  {:<12}  [{}; default {}; {}{}] {}\n", gate.spec.name,
+                    name_width, gate.value_text(), value_width, name_of(gate.source),
+                    range_text(gate.spec, "|"), default_text(gate.spec), name_of(gate.spec.scope),
+                    gate.spec.affects_numerics ? ", affects numerics" : "", gate.spec.help);
   }
   return out;
 }
@@ -87,10 +61,10 @@ std::string markdown(const GateRegistry& registry) {
           "|---|---|---|---|---|---|\n",
           out.empty() ? "" : "\n", owner);
     }
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", gate.spec.name,
-                       range_text(gate.spec, ", "), default_text(gate.spec),
-                       scope_name(gate.spec.scope),
-                       gate.spec.affects_numerics ? "may differ" : "same", cell(gate.spec.help));
+    out +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", gate.spec.name,
+                    range_text(gate.spec, ", "), default_text(gate.spec), name_of(gate.spec.scope),
+                    gate.spec.affects_numerics ? "may differ" : "same", cell(gate.spec.help));
   }
   return out;
 }
