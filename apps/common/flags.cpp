@@ -71,6 +71,10 @@ Result<Flags> Flags::parse(int argc, const char* const* argv,
   return flags;
 }
 
+bool Flags::is_list(const char* name) const {
+  return values_[name].value().type() == typeid(std::vector<std::string>);
+}
+
 std::string Flags::text(const char* name) const {
   return has(name) ? values_[name].as<std::string>() : std::string();
 }

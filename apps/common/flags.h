@@ -30,6 +30,8 @@ class Flags {
                              const boost::program_options::options_description& known);
 
   bool has(const char* name) const { return values_.count(name) > 0; }
+  /// Whether a flag that was given is declared with several().
+  bool is_list(const char* name) const;
   /// Value of a flag declared with one(); empty when it was not given.
   std::string text(const char* name) const;
   /// Values of a flag declared with several(), in order.

@@ -73,15 +73,6 @@ Result<GateFlag> parse_gate(const std::string& text) {
                   .flag = "--gate"};
 }
 
-Result<std::vector<std::filesystem::path>> parse_plugins(const std::vector<std::string>& names) {
-  std::vector<std::filesystem::path> files;
-  for (const std::string& name : names) {
-    if (name.empty()) return fail(ErrorCode::kUsage, "the file's name is empty", "--plugin");
-    files.push_back(std::filesystem::absolute(name).lexically_normal());
-  }
-  return files;
-}
-
 Result<CacheType> parse_cache_type(const std::string& name) {
   for (const CacheTypeName& known : kCacheTypes)
     if (name == known.name) return known.type;
@@ -93,10 +84,6 @@ std::optional<uint32_t> kv_type(CacheType type) {
   for (const CacheTypeName& known : kCacheTypes)
     if (type == known.type) return known.tensor_type;
   return std::nullopt;
-}
-
-GateFlag threads_gate(uint32_t threads) {
-  return {"cpu", "MINFER_CPU_THREADS", std::to_string(threads), "--threads"};
 }
 
 Result<std::unique_ptr<PluginHost>> open_host(const RunConfig& config,

@@ -1,7 +1,6 @@
 // Opening the plugin host the way every app does.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,15 +31,9 @@ Result<std::unique_ptr<PluginHost>> open_host(const RunConfig& config,
 /// What "--device a,b:1" means; kUsage on an empty list and on a wrong number.
 Result<std::vector<BackendConfig>> parse_devices(const std::string& text);
 
-/// What "--plugin FILE" names, made absolute; kUsage on an empty name.
-Result<std::vector<std::filesystem::path>> parse_plugins(const std::vector<std::string>& names);
-
 /// What "--cache-type NAME" means.
 Result<CacheType> parse_cache_type(const std::string& name);
 /// The same for EngineOptions::kv_type; nothing for kAuto.
 std::optional<uint32_t> kv_type(CacheType type);
-
-/// --threads as the gate of the CPU backend that it stands for.
-GateFlag threads_gate(uint32_t threads);
 
 }  // namespace minfer::app

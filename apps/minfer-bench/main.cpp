@@ -6,8 +6,8 @@
 
 #include "bench.h"
 #include "files.h"
-#include "host.h"
 #include "options.h"
+#include "place.h"
 #include "report.h"
 #include "terminal.h"
 
@@ -24,18 +24,12 @@ Result<int> print(const std::string& text) {
 
 /// Room for the largest test; the context is not bound to what the model was trained for.
 EngineOptions engine_options(const bench::Options& options) {
-  EngineOptions out;
-  for (const BackendConfig& device : options.config.backends)
-    out.devices.push_back(device.device_id());
-  out.gpu_layers = options.config.gpu_layers;
-  out.max_step_tokens = options.config.batch;
-  out.kv_type = app::kv_type(options.config.cache_type);
+  EngineOptions out = app::engine_options(options.config, options.quiet);
   out.context = 1;
   for (const bench::Test& t : options.tests) {
     out.context = std::max(out.context, bench::positions(t) + 1);
     out.max_sequences = std::max(out.max_sequences, t.batch);
   }
-  out.on_progress = app::progress_line(options.quiet);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "flags.h"
+#include "place.h"
 
 namespace po = boost::program_options;
 
@@ -13,14 +14,11 @@ namespace {
 
 using app::Flags;
 using app::one;
-using app::several;
 
 constexpr uint32_t kMaxTokens = 1u << 24;
 constexpr uint32_t kMaxBatch = 4096;
 constexpr uint32_t kMaxStep = 65536;
-constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxRepetitions = 1'000'000;
-constexpr int32_t kMaxLayers = 100000;
 constexpr size_t kMaxTests = 10'000;
 
 po::options_description describe() {
@@ -34,16 +32,11 @@ po::options_description describe() {
   add("batch,b", one("LIST"), "sequences that generate together [1]");
   add("repetitions,r", one("N"), "counted runs of each test, after one that is not [5]");
   add("ubatch", one("N"), "tokens of one step at most [512]");
-  add("device", one("LIST"), "devices in order, e.g. cuda:0,cpu [every usable one, best first]");
-  add("gpu-layers", one("N"), "layers on the first device [-1: as many as fit]");
-  add("cache-type", one("TYPE"), "KV cache: auto, f32, f16 or q8_0 [auto: f16]");
-  add("threads,t", one("N"), "CPU threads [0: all]");
-  add("plugin", several("FILE"), "also load this plugin");
-  add("gate", several("GATE"), "OWNER:NAME=VALUE, e.g. cpu:MINFER_CPU_ISA=avx2");
   add("json", "print one JSON object");
   add("quiet,q", "no progress and no notes");
   add("version", "print the version");
   add("help,h", "print this");
+  d.add(app::place_flags());
   return d;
 }
 
@@ -105,28 +98,6 @@ Result<std::vector<Test>> plan_tests(const Flags& flags) {
   return tests;
 }
 
-Result<void> take_place(const Flags& flags, Options& options) {
-  RunConfig& config = options.config;
-  if (flags.has("device")) {
-    MINFER_ASSIGN(config.backends, app::parse_devices(flags.text("device")));
-  }
-  MINFER_TRY(flags.take<int32_t>("gpu-layers", config.gpu_layers, -1, kMaxLayers));
-  MINFER_TRY(flags.take<uint32_t>("ubatch", config.batch, 1, kMaxStep));
-  if (flags.has("cache-type")) {
-    MINFER_ASSIGN(config.cache_type, app::parse_cache_type(flags.text("cache-type")));
-  }
-  MINFER_ASSIGN(config.plugins, app::parse_plugins(flags.texts("plugin")));
-  for (const std::string& text : flags.texts("gate")) {
-    MINFER_ASSIGN(auto gate, app::parse_gate(text));
-    options.gates.push_back(std::move(gate));
-  }
-  if (!flags.has("threads")) return {};
-  uint32_t threads = 0;
-  MINFER_TRY(flags.take<uint32_t>("threads", threads, 0, kMaxThreads));
-  options.gates.push_back(app::threads_gate(threads));
-  return {};
-}
-
 }  // namespace
 
 Result<Options> parse_options(int argc, char** argv) {
@@ -141,7 +112,8 @@ Result<Options> parse_options(int argc, char** argv) {
     return fail(ErrorCode::kUsage, "no model", "", "give --model FILE.gguf; see --help");
   MINFER_ASSIGN(out.tests, plan_tests(flags));
   MINFER_TRY(flags.take<uint32_t>("repetitions", out.repetitions, 1, kMaxRepetitions));
-  MINFER_TRY(take_place(flags, out));
+  MINFER_TRY(flags.take<uint32_t>("ubatch", out.config.batch, 1, kMaxStep));
+  MINFER_TRY(app::take_place(flags, out.config, out.gates));
   out.config.model_text = flags.text("model");
   MINFER_ASSIGN(out.config.model, find_model(out.config.model_text, {}));
   return out;

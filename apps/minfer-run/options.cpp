@@ -7,6 +7,7 @@
 
 #include "files.h"
 #include "flags.h"
+#include "place.h"
 
 namespace po = boost::program_options;
 
@@ -22,8 +23,6 @@ constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStops = 64;
 constexpr uint32_t kMaxContext = 1u << 24;
 constexpr uint32_t kMaxBatch = 65536;
-constexpr uint32_t kMaxThreads = 1024;
-constexpr int32_t kMaxLayers = 100000;
 constexpr unsigned kHelpWidth = 100;
 constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();
 
@@ -39,20 +38,8 @@ po::options_description what_to_run() {
   add("ctx", one("N"),
       "positions of context [4096, or what the model was trained for where that is less]; 0: what "
       "the model was trained for");
-  add("tokens,n", one("N"), "tokens to generate [-1: until the model ends or the context is full]");
-  return d;
-}
-
-po::options_description where_to_run() {
-  po::options_description d("where to run it", kHelpWidth);
-  auto add = d.add_options();
-  add("device", one("LIST"), "devices in order, e.g. cuda:0,cpu [every usable one, best first]");
-  add("gpu-layers", one("N"), "layers on the first device [-1: as many as fit]");
-  add("threads,t", one("N"), "CPU threads [0: all]");
-  add("cache-type", one("TYPE"), "KV cache: auto, f32, f16 or q8_0 [auto: f16]");
   add("batch", one("N"), "tokens of one step at most [512]");
-  add("plugin", several("FILE"), "also load this plugin");
-  add("gate", several("GATE"), "OWNER:NAME=VALUE, e.g. cpu:MINFER_CPU_ISA=avx2; see --list-gates");
+  add("tokens,n", one("N"), "tokens to generate [-1: until the model ends or the context is full]");
   return d;
 }
 
@@ -95,7 +82,11 @@ po::options_description describe() {
       "list-gates", "every gate with value and source")("version", "print the version")(
       "help,h", "print this");
   po::options_description all;
-  all.add(what_to_run()).add(where_to_run()).add(sampling_flags()).add(output_flags()).add(other);
+  all.add(what_to_run())
+      .add(app::place_flags())
+      .add(sampling_flags())
+      .add(output_flags())
+      .add(other);
   return all;
 }
 
@@ -190,28 +181,6 @@ Result<void> take_stops(const Flags& flags, std::vector<std::string>& stops) {
   return {};
 }
 
-Result<void> take_devices(const Flags& flags, Options& options) {
-  RunConfig& config = options.config;
-  if (flags.has("device")) {
-    MINFER_ASSIGN(config.backends, app::parse_devices(flags.text("device")));
-  }
-  MINFER_TRY(flags.take<int32_t>("gpu-layers", config.gpu_layers, -1, kMaxLayers));
-  if (flags.has("cache-type")) {
-    MINFER_ASSIGN(config.cache_type, app::parse_cache_type(flags.text("cache-type")));
-  }
-  MINFER_ASSIGN(const auto plugins, app::parse_plugins(flags.texts("plugin")));
-  config.plugins.insert(config.plugins.end(), plugins.begin(), plugins.end());
-  for (const std::string& text : flags.texts("gate")) {
-    MINFER_ASSIGN(auto gate, app::parse_gate(text));
-    options.gates.push_back(std::move(gate));
-  }
-  if (!flags.has("threads")) return {};
-  uint32_t threads = 0;
-  MINFER_TRY(flags.take<uint32_t>("threads", threads, 0, kMaxThreads));
-  options.gates.push_back(app::threads_gate(threads));
-  return {};
-}
-
 Result<void> lay_over(const Flags& flags, Options& options) {
   RunConfig& config = options.config;
   flags.take("system", config.system);
@@ -220,7 +189,7 @@ Result<void> lay_over(const Flags& flags, Options& options) {
   MINFER_TRY(flags.take<uint32_t>("ctx", config.context, 0, kMaxContext));
   MINFER_TRY(flags.take<int32_t>("tokens", config.max_tokens, -1, kMaxInt));
   MINFER_TRY(flags.take<uint32_t>("batch", config.batch, 1, kMaxBatch));
-  MINFER_TRY(take_devices(flags, options));
+  MINFER_TRY(app::take_place(flags, config, options.gates));
   MINFER_TRY(take_sampler(flags, config.sampling));
   return take_stops(flags, config.stop);
 }

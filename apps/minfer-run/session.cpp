@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lists.h"
+#include "place.h"
 #include "terminal.h"
 
 namespace minfer::run {
@@ -18,15 +19,8 @@ uint32_t context_of(const RunConfig& config, const Model& model) {
 }
 
 EngineOptions engine_options(const Options& options, const Model& model) {
-  const RunConfig& config = options.config;
-  EngineOptions out;
-  for (const BackendConfig& backend : config.backends) out.devices.push_back(backend.device_id());
-  out.gpu_layers = config.gpu_layers;
-  out.context = context_of(config, model);
-  out.max_sequences = config.max_sequences;
-  out.max_step_tokens = config.batch;
-  out.kv_type = app::kv_type(config.cache_type);
-  out.on_progress = app::progress_line(options.quiet);
+  EngineOptions out = app::engine_options(options.config, options.quiet);
+  out.context = context_of(options.config, model);
   return out;
 }
 
