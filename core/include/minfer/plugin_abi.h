@@ -341,8 +341,9 @@ typedef struct minfer_memory {
   uint32_t reserved;
   uint64_t total;    /* of the device */
   uint64_t free;     /* of the device, as its driver sees it */
-  uint64_t held;     /* bytes this plugin holds there now: weights, buffers, own scratch */
-  uint64_t peak;     /* largest `held` so far */
+  uint64_t held;     /* bytes this plugin holds there now: weights, buffers, own scratch; without
+                        staging that is freed once loading is over */
+  uint64_t peak;     /* largest so far, staging included; at least `held` */
   uint64_t overhead; /* estimate of what the driver takes besides (context, code); 0: none */
 } minfer_memory;
 
@@ -563,7 +564,9 @@ typedef struct minfer_plugin {
                             minfer_error* error);
   minfer_status (*plan_describe)(minfer_plan* plan, uint32_t node, minfer_node_report* out,
                                  minfer_error* error);
-  /* (optional) Times of the last run with MINFER_RUN_TIMED; waits for the queue it ran on. */
+  /* (optional) Times of the last run with MINFER_RUN_TIMED; waits for the queue it ran on. Each node
+   * of the split has one entry. Work shared by several nodes is accounted to one of them; a node
+   * whose work another does (fused_into) has 0 seconds. */
   minfer_status (*plan_profile)(minfer_plan* plan, minfer_node_time* out, uint32_t capacity,
                                 uint32_t* n, minfer_error* error);
   void (*plan_destroy)(minfer_plan* plan);

@@ -33,8 +33,8 @@ DeviceScope::~DeviceScope() {
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
 
-DeviceMemory::DeviceMemory(Device& device, uint64_t bytes, const char* purpose)
-    : device_(&device), bytes_(bytes) {
+DeviceMemory::DeviceMemory(Device& device, uint64_t bytes, const char* purpose, Account account)
+    : device_(&device), bytes_(bytes), account_(account) {
   if (bytes == 0) return;
   const DeviceScope scope(device.caps().ordinal);
   const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&data_), bytes);
@@ -46,10 +46,10 @@ DeviceMemory::DeviceMemory(Device& device, uint64_t bytes, const char* purpose)
     throw PluginError(MINFER_OOM_DEVICE,
                       text("cuda:", device.caps().ordinal, ": ", bytes, " bytes for ", purpose,
                            " do not fit: ", free_bytes, " of ", total, " bytes are free, ",
-                           device.held(), " held by this process's plugin"));
+                           device.held() + device.staging(), " held by this process's plugin"));
   }
   check(error, "cudaMalloc");
-  device.count(static_cast<int64_t>(bytes));
+  device.count(static_cast<int64_t>(bytes), account);
 }
 
 DeviceMemory::~DeviceMemory() {
@@ -57,7 +57,7 @@ DeviceMemory::~DeviceMemory() {
   const DeviceScope scope(device_->caps().ordinal);
   cudaFree(data_);
   cudaGetLastError();
-  device_->count(-static_cast<int64_t>(bytes_));
+  device_->count(-static_cast<int64_t>(bytes_), account_);
 }
 
 Device::Device(const Caps& caps, const Gates& gates)
@@ -69,8 +69,9 @@ Device::Device(const Caps& caps, const Gates& gates)
 
 Device::~Device() = default;
 
-void Device::count(int64_t bytes) {
-  const uint64_t now = held_ += static_cast<uint64_t>(bytes);
+void Device::count(int64_t bytes, Account account) {
+  (account == Account::kHeld ? held_ : staging_) += static_cast<uint64_t>(bytes);
+  const uint64_t now = held_ + staging_;
   uint64_t peak = peak_;
   while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
   }

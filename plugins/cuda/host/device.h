@@ -48,12 +48,17 @@ class DeviceScope {
 
 class Device;
 
+/// How memory is accounted for: as held, or, where it is freed once loading is over, in the peak
+/// alone.
+enum class Account { kHeld, kStaging };
+
 /// Device memory that knows its device and is counted there.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   /// Throws MINFER_OOM_DEVICE with the numbers; the device stays usable.
-  DeviceMemory(Device& device, uint64_t bytes, const char* purpose);
+  DeviceMemory(Device& device, uint64_t bytes, const char* purpose,
+               Account account = Account::kHeld);
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
     swap(other);
@@ -68,10 +73,12 @@ class DeviceMemory {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(account_, other.account_);
   }
   Device* device_ = nullptr;
   char* data_ = nullptr;
   uint64_t bytes_ = 0;
+  Account account_ = Account::kHeld;
 };
 
 class Device {
@@ -82,8 +89,10 @@ class Device {
   WeightRegistry& weights() { return *weights_; }
   Uploader& uploader() { return *uploader_; }
 
-  void count(int64_t bytes);
+  void count(int64_t bytes, Account account);
   uint64_t held() const { return held_; }
+  uint64_t staging() const { return staging_; }
+  /// Largest sum of held and staging memory so far.
   uint64_t peak() const { return peak_; }
 
   /// Graph replay failed once: direct launches from then on, said once.
@@ -93,6 +102,7 @@ class Device {
  private:
   Caps caps_;
   std::atomic<uint64_t> held_{0};
+  std::atomic<uint64_t> staging_{0};
   std::atomic<uint64_t> peak_{0};
   std::atomic<bool> graphs_disabled_{false};
   std::unique_ptr<WeightRegistry> weights_;

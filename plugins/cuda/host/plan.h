@@ -107,6 +107,8 @@ struct minfer_plan {
   bool wants_graph() const;
   void replay(minfer_queue& queue);
   void capture(minfer_queue& queue);
+  /// Captures the steps into graph_; returns what went wrong, the stream being as before then.
+  std::string record(minfer_queue& queue);
   void drop_graph();
 
   minfer_device& device_;

@@ -223,30 +223,37 @@ void minfer_plan::replay(minfer_queue& queue) {
 }
 
 void minfer_plan::capture(minfer_queue& queue) {
+  const std::string problem = record(queue);
+  if (problem.empty()) return replay(queue);
+  // Nothing of the capture ran, so the step is still whole when launched directly.
+  cudaGetLastError();
+  device_.disable_graphs(text("capture failed: ", problem));
+  launch_steps(queue);
+}
+
+std::string minfer_plan::record(minfer_queue& queue) {
   cudaError_t error = cudaStreamBeginCapture(queue.stream, cudaStreamCaptureModeThreadLocal);
-  std::string reason;
-  cudaGraph_t graph = nullptr;
-  if (error == cudaSuccess) {
-    for (const minfer_cuda::Step& step : program_->steps) {
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  std::string problem;
+  for (const minfer_cuda::Step& step : program_->steps) {
+    // Memory that a step asks for now is refused by the driver, and that throws.
+    try {
       error = step.launch(bound_, queue.stream);
-      if (error == cudaSuccess) continue;
-      reason = text(program_->graph.nodes[step.node].name, ": ", cudaGetErrorString(error));
-      break;
+      if (error != cudaSuccess) problem = cudaGetErrorString(error);
+    } catch (const std::exception& e) {
+      problem = e.what();
     }
-    const cudaError_t ended = cudaStreamEndCapture(queue.stream, &graph);
-    if (error == cudaSuccess) error = ended;
+    if (problem.empty()) continue;
+    problem = text(program_->graph.nodes[step.node].name, ": ", problem);
+    break;
   }
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&graph_, graph, 0);
+  cudaGraph_t graph = nullptr;
+  error = cudaStreamEndCapture(queue.stream, &graph);
+  if (problem.empty() && error == cudaSuccess) error = cudaGraphInstantiate(&graph_, graph, 0);
   if (graph) cudaGraphDestroy(graph);
-  if (error != cudaSuccess) {
-    // Nothing of the capture ran, so the step is still whole when launched directly.
-    cudaGetLastError();
-    graph_ = nullptr;
-    if (reason.empty()) reason = cudaGetErrorString(error);
-    device_.disable_graphs(text("capture failed: ", reason));
-    return launch_steps(queue);
-  }
-  replay(queue);
+  if (!problem.empty() || error != cudaSuccess) graph_ = nullptr;
+  if (problem.empty() && error != cudaSuccess) problem = cudaGetErrorString(error);
+  return problem;
 }
 
 void minfer_plan::run_timed(minfer_queue& queue) {
@@ -275,8 +282,5 @@ void minfer_plan::profile(std::vector<minfer_node_time>& out) {
     timed_queue_->raise(cudaEventElapsedTime(&ms, timers_[i], timers_[i + 1]), "timed run");
     seconds[program_->steps[i].node] += ms * 1e-3;
   }
-  for (uint32_t n = 0; n < seconds.size(); ++n) {
-    if (program_->reports[n].fused_into != kNone) continue;
-    out.push_back({n, 0, seconds[n], 0});
-  }
+  for (uint32_t n = 0; n < seconds.size(); ++n) out.push_back({n, 0, seconds[n], 0});
 }

@@ -56,7 +56,7 @@ Uploader::Slot& Uploader::next_slot() {
   if (slots_.size() < kSlots) {
     slots_.reserve(kSlots);
     Slot& slot = slots_.emplace_back();
-    slot.raw = DeviceMemory(device_, kSlotBytes, "upload staging");
+    slot.raw = DeviceMemory(device_, kSlotBytes, "upload staging", Account::kStaging);
     check(cudaHostAlloc(reinterpret_cast<void**>(&slot.pinned), kSlotBytes, cudaHostAllocDefault),
           "pinned upload staging");
     check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "create an event");
