@@ -84,8 +84,7 @@ TEST(DispatchTest, HopperTakesItsOwnKernels) {
   EXPECT_EQ(kernel(hopper, gates, MINFER_TYPE_IQ4_XS, 1), MatmulKernel::kMmvq);
   EXPECT_EQ(kernel(hopper, gates_with({{Gate::kNoHopper, 1}}), MINFER_TYPE_Q4_K, 1),
             MatmulKernel::kMmvq);
-  EXPECT_EQ(kernel(device(100, 227 << 10), gates, MINFER_TYPE_Q4_K, 512),
-            MatmulKernel::kGemmHalf);
+  EXPECT_EQ(kernel(device(100, 227 << 10), gates, MINFER_TYPE_Q4_K, 512), MatmulKernel::kGemmHalf);
   const MatmulQuery odd{MINFER_TYPE_Q4_K, 4096, 4096, 1, false};
   EXPECT_EQ(choose_matmul(hopper, gates, odd).kernel, MatmulKernel::kMmvq);
 }

@@ -1,10 +1,13 @@
 // The driver of the CUDA tests (see harness.h).
 #include "harness.h"
 
+#include <cuda_runtime_api.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 
+#include "../host/device.h"
 #include "minfer/quant_blocks.h"
 
 extern "C" minfer_status minfer_plugin_query_v0(const minfer_host* host, const minfer_plugin** out,
@@ -44,6 +47,10 @@ const std::string& Gpu::reason() {
   return missing();
 }
 
+int Gpu::compute_capability() const {
+  return device_->caps().cc;
+}
+
 Gpu* Gpu::instance() {
   static Gpu* const gpu = []() -> Gpu* {
     auto* g = new Gpu;  // lives as long as the process, as plugins do
@@ -71,6 +78,19 @@ Gpu* Gpu::instance() {
   return gpu;
 }
 
+FullDevice::FullDevice() {
+  // Down to the granularity in which the driver hands out memory.
+  for (size_t bytes = size_t{1} << 32; bytes >= size_t{1} << 20; bytes /= 2) {
+    void* memory = nullptr;
+    while (cudaMalloc(&memory, bytes) == cudaSuccess) taken_.push_back(memory);
+    cudaGetLastError();
+  }
+}
+
+FullDevice::~FullDevice() {
+  for (void* memory : taken_) cudaFree(memory);
+}
+
 std::mt19937_64& rng() {
   static std::mt19937_64 generator = [] {
     const char* fixed = std::getenv("MINFER_TEST_SEED");
@@ -90,8 +110,8 @@ std::vector<float> random_floats(size_t n, float scale) {
 
 namespace {
 
-/// Where the f16 scales of a type's block lie, about how large its quants are, and the mean of quants
-/// that a second scale is a minimum for.
+/// Where the f16 scales of a type's block lie, about how large its quants are, and the mean of
+/// quants that a second scale is a minimum for.
 struct ScalePlaces {
   std::vector<uint32_t> at;
   float quant_size;

@@ -25,11 +25,24 @@ class Gpu {
   const minfer_plugin& table() const { return *table_; }
   minfer_device* device() const { return device_; }
   minfer_queue* queue() const { return queue_; }
+  int compute_capability() const;  ///< 90 for 9.0
 
  private:
   const minfer_plugin* table_ = nullptr;
   minfer_device* device_ = nullptr;
   minfer_queue* queue_ = nullptr;
+};
+
+/// Takes all free memory of the first GPU while it lives. No other process may need some.
+class FullDevice {
+ public:
+  FullDevice();
+  ~FullDevice();
+  FullDevice(const FullDevice&) = delete;
+  FullDevice& operator=(const FullDevice&) = delete;
+
+ private:
+  std::vector<void*> taken_;
 };
 
 /// Skips the test, visibly, where there is no GPU.

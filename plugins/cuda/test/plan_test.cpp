@@ -36,7 +36,9 @@ Layer make_layer(uint32_t type, uint32_t value_type, int64_t nt, int64_t valid, 
   };
   const auto vec = [&](int64_t k) { return s.plain(random_floats(static_cast<size_t>(k))); };
   // Small enough that attention is no arg-max, whose flips would hide any comparison.
-  const auto small = [&](int64_t k) { return s.plain(random_floats(static_cast<size_t>(k), 0.03f)); };
+  const auto small = [&](int64_t k) {
+    return s.plain(random_floats(static_cast<size_t>(k), 0.03f));
+  };
 
   l.x = tokens().floats({n, nt}, random_floats(static_cast<size_t>(n * nt)));
   std::vector<int32_t> pos(static_cast<size_t>(nt));
@@ -147,6 +149,14 @@ constexpr uint32_t kPairs[][2] = {{MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K},
                                   {MINFER_TYPE_Q8_0, MINFER_TYPE_Q8_0},
                                   {MINFER_TYPE_F16, MINFER_TYPE_F16}};
 
+/// The kernels of this device, and those of devices without sm_90a.
+const GateOverrides kKernelSets[] = {{}, {{Gate::kNoHopper, 1}}};
+
+GateOverrides with(GateOverrides gates, const GateOverrides& more) {
+  gates.insert(more.begin(), more.end());
+  return gates;
+}
+
 TEST(PlanTest, FusedEqualsUnfused) {
   MINFER_REQUIRE_GPU();
   const GateOverrides unfused{{Gate::kNoDecodeActFuse, 1},
@@ -158,19 +168,22 @@ TEST(PlanTest, FusedEqualsUnfused) {
     for (int64_t nt : {1, 6, 40, 150}) {
       for (bool head_norms : {false, true}) {
         Layer l = make_layer(types[0], types[1], nt, nt > 1 ? nt - 1 : 1, head_norms);
-        l.split->compute(unfused);
-        const uint32_t launches = l.split->info().n_launches;
-        const std::vector<float> plain = l.split->read(l.logits);
-        const std::vector<float> plain_x = l.split->read(l.residual);
-        l.split->compute();
-        EXPECT_LT(l.split->info().n_launches, launches);
-        // Summation order is the same, so only contraction may differ.
-        EXPECT_LT(relative_error(l.split->read(l.residual), plain_x), 1e-2)
-            << types[0] << " " << nt;
-        EXPECT_LT(relative_error(l.split->read(l.logits), plain), 2e-2) << types[0] << " " << nt;
         l.split->compute({{Gate::kReference, 1}});
-        EXPECT_LT(relative_error(l.split->read(l.residual), plain_x), 4e-2)
-            << types[0] << " " << nt;
+        const std::vector<float> reference = l.split->read(l.residual);
+        for (const GateOverrides& kernels : kKernelSets) {
+          SCOPED_TRACE(testing::Message() << "type " << types[0] << ", " << nt << " tokens, sm_90a "
+                                          << kernels.empty());
+          l.split->compute(with(unfused, kernels));
+          const uint32_t launches = l.split->info().n_launches;
+          const std::vector<float> plain = l.split->read(l.logits);
+          const std::vector<float> plain_x = l.split->read(l.residual);
+          EXPECT_LT(relative_error(reference, plain_x), 4e-2);
+          l.split->compute(kernels);
+          EXPECT_LT(l.split->info().n_launches, launches);
+          // Summation order is the same, so only contraction may differ.
+          EXPECT_LT(relative_error(l.split->read(l.residual), plain_x), 1e-2);
+          EXPECT_LT(relative_error(l.split->read(l.logits), plain), 2e-2);
+        }
       }
     }
   }
@@ -181,14 +194,16 @@ TEST(PlanTest, ReplayEqualsDirectBitForBit) {
   for (const auto& types : kPairs) {
     for (int64_t nt : {1, 16, 300}) {
       Layer l = make_layer(types[0], types[1], nt, nt, false);
-      l.split->compute({{Gate::kNoCudaGraph, 1}});
-      const std::vector<float> direct = l.split->read(l.logits);
-      l.split->compute();
-      for (int run = 0; run < 6; ++run) l.split->run();
-      EXPECT_EQ(l.split->read(l.logits), direct) << "tokens " << nt;
-      l.split->rebind();
-      for (int run = 0; run < 4; ++run) l.split->run();
-      EXPECT_EQ(l.split->read(l.logits), direct) << "after a new generation, tokens " << nt;
+      for (const GateOverrides& kernels : kKernelSets) {
+        l.split->compute(with({{Gate::kNoCudaGraph, 1}}, kernels));
+        const std::vector<float> direct = l.split->read(l.logits);
+        l.split->compute(kernels);
+        for (int run = 0; run < 6; ++run) l.split->run();
+        EXPECT_EQ(l.split->read(l.logits), direct) << "tokens " << nt;
+        l.split->rebind();
+        for (int run = 0; run < 4; ++run) l.split->run();
+        EXPECT_EQ(l.split->read(l.logits), direct) << "after a new generation, tokens " << nt;
+      }
     }
   }
 }
@@ -233,13 +248,23 @@ TEST(PlanTest, TwoPlansInterleave) {
 TEST(PlanTest, LabelsSayWhatRuns) {
   MINFER_REQUIRE_GPU();
   Layer l = make_layer(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, 1, 1, false);
-  l.split->compute({{Gate::kNoHopper, 1}});
-  std::string all;
-  for (uint32_t n = 0; n < 24; ++n) all += l.split->kernel(n) + "\n";
-  for (const char* part : {"rms_norm+int8, no f32", "qkv_rope_store", "mmvq_q4_k", "+residual",
-                           "gated+int8, no f32", "attention_decode", "arg_max"}) {
-    EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
+  const auto expect_labels = [&](const GateOverrides& gates, std::vector<const char*> parts) {
+    l.split->compute(gates);
+    std::string all;
+    for (uint32_t n = 0; n < 24; ++n) all += l.split->kernel(n) + "\n";
+    for (const char* part : parts) {
+      EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
+    }
+  };
+  expect_labels({{Gate::kNoHopper, 1}},
+                {"rms_norm+int8, no f32", "qkv_rope_store", "mmvq_q4_k", "+residual",
+                 "gated+int8, no f32", "attention_decode", "arg_max"});
+#ifdef MINFER_CUDA_SM90A
+  if (Gpu::instance()->compute_capability() == 90) {
+    expect_labels({}, {"hopper_gemv_q4_k", "qkv_rope_store", "+gated", "+residual",
+                       "attention_decode", "arg_max"});
   }
+#endif
 }
 
 }  // namespace
