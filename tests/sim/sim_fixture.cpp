@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -11,18 +12,46 @@
 #include "tiny_models.h"
 
 namespace minfer::testing {
+namespace {
+
+std::string device_to_test() {
+  const char* device = std::getenv("MINFER_TEST_DEVICE");
+  return device ? device : "";
+}
+
+/// The plugins to test with, found in the build's folder or an unpacked bundle: programs and
+/// plugins lie alike in both.
+std::vector<std::filesystem::path> plugin_files() {
+  const auto top = std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
+  const auto plugins = top / "lib" / "minfer" / "plugins";
+  std::vector<std::filesystem::path> files = {plugins / "libminfer_cpu.so",
+                                              top / "tests" / "plugins" / "libminfer_sim.so"};
+  const std::string device = device_to_test();
+  const std::string backend = device.substr(0, device.find(':'));
+  if (!backend.empty() && backend != "cpu")
+    files.push_back(plugins / ("libminfer_" + backend + ".so"));
+  return files;
+}
+
+}  // namespace
 
 std::vector<Layout> all_layouts() {
-  return {{"cpu", {"cpu"}},
-          {"sim", {"sim:0"}},
-          {"sim_threaded", {"sim:0"}, -1, true},
-          {"two_sims", {"sim:0", "sim:1"}, 1},
-          {"two_sims_threaded", {"sim:0", "sim:1"}, 1, true},
-          {"sim_then_cpu", {"sim:0", "cpu"}, 1},
-          {"cpu_then_sim", {"cpu", "sim:0"}, 1},
-          {"alternating_sims", {"sim:0", "sim:1"}, -1, false, MINFER_OP_MUL},
-          {"alternating_threaded", {"sim:0", "sim:1"}, -1, true, MINFER_OP_MUL},
-          {"alternating_cpu", {"sim:0", "cpu"}, -1, false, MINFER_OP_MUL}};
+  std::vector<Layout> layouts = {
+      {"cpu", {"cpu"}},
+      {"sim", {"sim:0"}},
+      {"sim_threaded", {"sim:0"}, -1, true},
+      {"two_sims", {"sim:0", "sim:1"}, 1},
+      {"two_sims_threaded", {"sim:0", "sim:1"}, 1, true},
+      {"sim_then_cpu", {"sim:0", "cpu"}, 1},
+      {"cpu_then_sim", {"cpu", "sim:0"}, 1},
+      {"alternating_sims", {"sim:0", "sim:1"}, -1, false, MINFER_OP_MUL},
+      {"alternating_threaded", {"sim:0", "sim:1"}, -1, true, MINFER_OP_MUL},
+      {"alternating_cpu", {"sim:0", "cpu"}, -1, false, MINFER_OP_MUL}};
+  if (const std::string device = device_to_test(); !device.empty()) {
+    layouts.push_back({"device", {device}});
+    layouts.push_back({"device_then_cpu", {device, "cpu"}, 1});
+  }
+  return layouts;
 }
 
 SimTest::SimTest() {
@@ -31,8 +60,7 @@ SimTest::SimTest() {
     log_.emplace_back(line);
   });
   PluginHost::Options options;
-  options.files = {MINFER_BINARY_DIR "/lib/minfer/plugins/libminfer_cpu.so",
-                   MINFER_BINARY_DIR "/tests/plugins/libminfer_sim.so"};
+  options.files = plugin_files();
   options.search = false;
   auto host = PluginHost::load(options);
   if (!host) throw std::runtime_error(host.error().message());

@@ -25,7 +25,8 @@ struct Layout {
   uint32_t refused_op = MINFER_NONE;  ///< by sim:0: units with it go to the next device
 };
 
-/// Every placement that scheduler tests run on.
+/// Every placement that scheduler tests run on. MINFER_TEST_DEVICE=cuda:0 adds the device, alone
+/// and in front of the CPU; its plugin is the one beside the CPU's.
 std::vector<Layout> all_layouts();
 inline void PrintTo(const Layout& layout, std::ostream* out) {
   *out << layout.name;
@@ -56,6 +57,7 @@ class SimTest : public ::testing::Test {
   std::unique_ptr<PluginHost> host_;
 
  private:
+
   const minfer_sim::Control* control_ = nullptr;
   std::map<std::string, std::shared_ptr<const Model>> models_;
   mutable std::mutex log_mutex_;

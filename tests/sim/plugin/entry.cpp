@@ -1,9 +1,10 @@
 // The simulated device's table and the one exported symbol. The plugin behind is the CPU plugin of
-// the same build (SIM_INNER_PLUGIN).
+// the same build or bundle, found by its place relative to this file.
 #include <dlfcn.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <filesystem>
 
 #include "sim.h"
 
@@ -138,7 +139,11 @@ extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfe
                                                                      minfer_error* error) {
   using namespace minfer_sim;
   if (!g_inner) {
-    void* library = dlopen(SIM_INNER_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    Dl_info self{};
+    if (!dladdr(&g_inner, &self)) return set_error(error, MINFER_INTERNAL, "no path of this file");
+    const auto tests = std::filesystem::path(self.dli_fname).parent_path().parent_path();
+    const auto inner = tests.parent_path() / "lib/minfer/plugins/libminfer_cpu.so";
+    void* library = dlopen(inner.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) return set_error(error, MINFER_INTERNAL, "%s", dlerror());
     const auto query =
         reinterpret_cast<minfer_plugin_query_fn>(dlsym(library, MINFER_QUERY_SYMBOL));
