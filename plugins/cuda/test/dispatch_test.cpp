@@ -1,11 +1,9 @@
 // Decisions of the matmul table for simulated devices; needs no GPU.
 #include "../host/dispatch.h"
 
-#include <gtest/gtest.h>
+#include "harness.h"
 
-#include <vector>
-
-namespace minfer_cuda {
+namespace minfer_cuda::test {
 namespace {
 
 Caps device(int cc, uint64_t shared) {
@@ -14,16 +12,6 @@ Caps device(int cc, uint64_t shared) {
   caps.sms = 100;
   caps.shared_bytes = shared;
   return caps;
-}
-
-Gates gates_with(std::initializer_list<std::pair<Gate, int64_t>> changes) {
-  std::vector<int64_t> values;
-  for (uint32_t i = 0; i < static_cast<uint32_t>(Gate::kCount); ++i) {
-    values.push_back(gate_table()[i].default_value);
-  }
-  for (const auto& [gate, value] : changes) values[static_cast<uint32_t>(gate)] = value;
-  const minfer_gate_values given{sizeof given, static_cast<uint32_t>(values.size()), values.data()};
-  return Gates(&given);
 }
 
 MatmulKernel kernel(const Caps& caps, const Gates& gates, uint32_t type, int64_t tokens) {
@@ -91,4 +79,4 @@ TEST(DispatchTest, HopperTakesItsOwnKernels) {
 #endif
 
 }  // namespace
-}  // namespace minfer_cuda
+}  // namespace minfer_cuda::test

@@ -91,6 +91,16 @@ FullDevice::~FullDevice() {
   for (void* memory : taken_) cudaFree(memory);
 }
 
+Gates gates_with(const GateOverrides& changes) {
+  std::vector<int64_t> values;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(Gate::kCount); ++i) {
+    values.push_back(gate_table()[i].default_value);
+  }
+  for (const auto& [gate, value] : changes) values[static_cast<uint32_t>(gate)] = value;
+  const minfer_gate_values given{sizeof given, static_cast<uint32_t>(values.size()), values.data()};
+  return Gates(&given);
+}
+
 std::mt19937_64& rng() {
   static std::mt19937_64 generator = [] {
     const char* fixed = std::getenv("MINFER_TEST_SEED");
@@ -213,6 +223,7 @@ Split::Split() {
 }
 
 Split::~Split() {
+  if (!Gpu::instance()) return;
   const minfer_plugin& p = Gpu::instance()->table();
   minfer_error error{};
   p.queue_wait(Gpu::instance()->queue(), &error);
@@ -327,7 +338,11 @@ void Split::node(uint32_t op, std::vector<uint32_t> src, uint32_t dst, const voi
   params_.emplace_back(bytes, bytes + params_size);
 }
 
-minfer_split Split::split() const {
+minfer_split Split::split() {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].src = sources_[i].data();
+    nodes_[i].params = params_[i].empty() ? nullptr : params_[i].data();
+  }
   minfer_split s{};
   s.struct_size = sizeof s;
   s.n_tensors = static_cast<uint32_t>(tensors_.size());
@@ -438,10 +453,6 @@ void Split::check_guards() {
 void Split::compile(const GateOverrides& gates) {
   const minfer_plugin& p = Gpu::instance()->table();
   release_plan();
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].src = sources_[i].data();
-    nodes_[i].params = params_[i].empty() ? nullptr : params_[i].data();
-  }
   gate_values_.clear();
   for (uint32_t i = 0; i < p.n_gates; ++i) gate_values_.push_back(p.gates[i].default_value);
   for (const auto& [gate, value] : gates) gate_values_[static_cast<uint32_t>(gate)] = value;

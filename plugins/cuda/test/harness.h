@@ -61,6 +61,8 @@ class FullDevice {
   } while (0)
 
 using GateOverrides = std::map<Gate, int64_t>;
+/// The defaults with these changes.
+Gates gates_with(const GateOverrides& changes);
 
 /// Random numbers; the seed is fresh for each process and printed by main.
 std::mt19937_64& rng();
@@ -100,6 +102,9 @@ class Split {
   void node(uint32_t op, std::vector<uint32_t> src, uint32_t dst, const void* params = nullptr,
             size_t params_size = 0);
 
+  /// What the plugin is given; valid while nothing is added.
+  minfer_split split();
+
   /// Imports weights, allocates and fills buffers; called once, before compile.
   void materialise();
   void compile(const GateOverrides& gates = {});
@@ -128,8 +133,6 @@ class Split {
   void check_guards();
   void bind();
   void release_plan();
-  minfer_split split() const;
-
   std::vector<minfer_tensor> tensors_;
   std::vector<minfer_node> nodes_;
   std::vector<std::vector<uint32_t>> sources_;
