@@ -99,4 +99,9 @@ Result<bool> write_out(std::string_view text) {
               "standard output");
 }
 
+Result<int> print(std::string_view text) {
+  MINFER_TRY(write_out(text));
+  return 0;
+}
+
 }  // namespace minfer::app

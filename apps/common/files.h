@@ -26,4 +26,8 @@ Result<void> check_writable(const std::filesystem::path& path);
 /// any other failure. SIGPIPE must be ignored.
 Result<bool> write_out(std::string_view text);
 
+/// Writes text that is a program's whole product, and returns its exit status: 0, also when the
+/// reader has gone.
+Result<int> print(std::string_view text);
+
 }  // namespace minfer::app

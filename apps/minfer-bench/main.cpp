@@ -17,11 +17,6 @@ namespace {
 
 constexpr const char* kProgram = "minfer-bench";
 
-Result<int> print(const std::string& text) {
-  MINFER_TRY(app::write_out(text));
-  return 0;
-}
-
 /// Room for the largest test; the context is not bound to what the model was trained for.
 EngineOptions engine_options(const bench::Options& options) {
   EngineOptions out = app::engine_options(options.config, options.quiet);
@@ -54,14 +49,14 @@ Result<int> measure(const bench::Options& options) {
     log(LogLevel::kInfo, fmt::format("{}: {:.2f} t/s", test.name(), measured.median()));
     measurements.push_back(std::move(measured));
   }
-  return print(options.json ? bench::json_text(subject, measurements)
-                            : bench::table_text(subject, measurements));
+  return app::print(options.json ? bench::json_text(subject, measurements)
+                                 : bench::table_text(subject, measurements));
 }
 
 Result<int> run_command(int argc, char** argv) {
   MINFER_ASSIGN(const bench::Options options, bench::parse_options(argc, argv));
-  if (options.help) return print(bench::help_text());
-  if (options.version) return print("minfer " MINFER_RELEASE "\n");
+  if (options.help) return app::print(bench::help_text());
+  if (options.version) return app::print("minfer " MINFER_RELEASE "\n");
   app::log_to_stderr(kProgram, options.quiet ? LogLevel::kError : LogLevel::kInfo);
   return measure(options);
 }

@@ -28,14 +28,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Prints text that is the whole product; a reader that has gone is no error.
-Result<int> print(const std::string& text) {
-  MINFER_TRY(app::write_out(text));
-  return 0;
-}
-
 Result<int> print(const boost::json::object& object) {
-  return print(boost::json::serialize(object) + "\n");
+  return app::print(boost::json::serialize(object) + "\n");
 }
 
 /// A model may call itself anything: control characters stay out of the log.
@@ -61,7 +55,7 @@ Result<int> list(const run::Options& options) {
   std::string text;
   if (options.list_devices) text += app::device_list(*host);
   if (options.list_gates) text += gates_table(host->gates(), GateTableFormat::kPlain);
-  return print(text);
+  return app::print(text);
 }
 
 Result<void> dump_graph(Engine& engine, const run::Options& options) {
@@ -84,7 +78,7 @@ Result<int> dry_run(const run::Options& options) {
     MINFER_ASSIGN(const std::string explained, app::explain_text(*session.engine));
     text += explained;
   }
-  return print(text);
+  return app::print(text);
 }
 
 /// Writes what a run leaves behind its text; the exit status.
@@ -163,8 +157,8 @@ Result<int> run_with(const run::Options& options) {
 
 Result<int> run_command(int argc, char** argv) {
   MINFER_ASSIGN(const run::Options options, run::parse_options(argc, argv));
-  if (options.help) return print(run::help_text());
-  if (options.version) return print(std::string("minfer " MINFER_RELEASE "\n"));
+  if (options.help) return app::print(run::help_text());
+  if (options.version) return app::print("minfer " MINFER_RELEASE "\n");
   app::log_to_stderr(kProgram, options.quiet     ? LogLevel::kError
                                : options.verbose ? LogLevel::kDebug
                                                  : LogLevel::kInfo);
