@@ -20,7 +20,7 @@ install_packages() {
     say "This is not a Debian system; please install the equivalents of: $*"
     return 0
   }
-  local missing=()
+  local name missing=()
   for name in "$@"; do
     dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
   done
