@@ -57,6 +57,19 @@ std::vector<const DeviceInfo*> all_devices(const PluginHost& host) {
   return chosen;
 }
 
+/// ": FILE: reason; DEVICE: reason", for whoever is left without any device.
+std::string why_none(const PluginHost& host) {
+  std::vector<std::string> reasons;
+  for (const RejectedPlugin& file : host.rejected())
+    reasons.push_back(fmt::format("{}: {}", file.path.string(), file.reason));
+  for (const PluginInfo& plugin : host.plugins())
+    if (!plugin.note.empty()) reasons.push_back(fmt::format("{}: {}", plugin.backend, plugin.note));
+  for (const DeviceInfo& device : host.devices())
+    if (!device.reason.empty()) reasons.push_back(fmt::format("{}: {}", device.id, device.reason));
+  if (reasons.empty()) return host.plugins().empty() ? ": no plugin was found" : "";
+  return fmt::format(": {}", fmt::join(reasons, "; "));
+}
+
 }  // namespace
 
 Result<std::vector<std::shared_ptr<Device>>> choose_devices(PluginHost& host,
@@ -79,7 +92,7 @@ Result<std::vector<std::shared_ptr<Device>>> choose_devices(PluginHost& host,
     }
   }
   if (devices.empty())
-    return fail(ErrorCode::kNotFound, "no usable device", {},
+    return fail(ErrorCode::kNotFound, "no usable device" + why_none(host), {},
                 "--list-devices shows every plugin, device and reason");
   return devices;
 }

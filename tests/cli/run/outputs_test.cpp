@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "minfer/config.h"
@@ -138,6 +140,27 @@ TEST_F(Outputs, RejectedFilesAreListedWithReason) {
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("rejected   " + broken), std::string::npos) << text.out;
   EXPECT_EQ(json.at("rejected").as_array().at(0).at("path").as_string(), broken);
+}
+
+// The core looks for plugins beside itself; a copy of it stands alone.
+TEST_F(Outputs, WithoutADeviceTheErrorSaysWhatWasFound) {
+  namespace fs = std::filesystem;
+  const fs::path moved = folder().path() / "moved";
+  fs::create_directories(moved / "minfer/plugins");
+  fs::copy_file(fs::path(MINFER_BINARY_DIR) / "lib/libminfer_core.so",
+                moved / "libminfer_core.so.0");
+  ::setenv("LD_LIBRARY_PATH", moved.c_str(), 1);
+  const ToolResult bare = run_tool(MINFER_RUN, {"--model", model(), "--prompt", "a"});
+  const fs::path open = moved / "minfer/plugins/libopen.so";
+  std::ofstream(open) << "not a library";
+  fs::permissions(open, fs::perms::all);
+  const ToolResult rejected = run_tool(MINFER_RUN, {"--model", model(), "--prompt", "a"});
+  ::unsetenv("LD_LIBRARY_PATH");
+  EXPECT_NE(bare.status, 0);
+  EXPECT_NE(bare.err.find("no usable device: no plugin was found"), std::string::npos) << bare.err;
+  EXPECT_NE(rejected.err.find(open.string() + ": the file is writable by everyone"),
+            std::string::npos)
+      << rejected.err;
 }
 
 TEST_F(Outputs, GatesComeFromFlagOverEnvironmentOverConfig) {
