@@ -149,10 +149,13 @@ struct WorkloadRunner::Pass {
   }
 };
 
-WorkloadRunner::WorkloadRunner(Engine& engine, const Workload& workload)
+WorkloadRunner::WorkloadRunner(Engine& engine, const Workload& workload,
+                               std::span<const TokenId> text)
     : engine_(&engine), workload_(workload) {
   prompt_ = random_tokens(size_t{workload.prompt} * workload.batch,
                           engine.model().hparams().n_vocab, kPromptSeed);
+  for (size_t i = 0; i < prompt_.size() && !text.empty(); ++i)
+    prompt_[i] = text[i % workload.prompt % text.size()];
 }
 
 WorkloadRunner::WorkloadRunner(WorkloadRunner&& other) noexcept
@@ -165,13 +168,14 @@ WorkloadRunner::~WorkloadRunner() {
   (void)free_sequences();
 }
 
-Result<WorkloadRunner> WorkloadRunner::create(Engine& engine, const Workload& workload) {
+Result<WorkloadRunner> WorkloadRunner::create(Engine& engine, const Workload& workload,
+                                              std::span<const TokenId> text) {
   const uint32_t step = engine.options().max_step_tokens;
   if (workload.sequences() > step)
     return fail(ErrorCode::kUsage,
                 fmt::format("{} has {} sequences in a step, which takes {} tokens", workload.name(),
                             workload.sequences(), step));
-  WorkloadRunner runner(engine, workload);
+  WorkloadRunner runner(engine, workload, text);
   MINFER_TRY(runner.fill());
   return runner;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,9 @@ using StepObserver = std::function<void(const StepResult&)>;
 /// A workload with its sequences, filled to their depth. The engine must outlive it.
 class WorkloadRunner {
  public:
-  static Result<WorkloadRunner> create(Engine& engine, const Workload& workload);
+  /// `text` (may be empty) is repeated as the prompt of every sequence, in place of random tokens.
+  static Result<WorkloadRunner> create(Engine& engine, const Workload& workload,
+                                       std::span<const TokenId> text = {});
   WorkloadRunner(WorkloadRunner&&) noexcept;
   WorkloadRunner& operator=(WorkloadRunner&&) = delete;
   ~WorkloadRunner();
@@ -73,7 +76,7 @@ class WorkloadRunner {
 
  private:
   struct Pass;
-  WorkloadRunner(Engine& engine, const Workload& workload);
+  WorkloadRunner(Engine& engine, const Workload& workload, std::span<const TokenId> text);
   Result<void> fill();
   Result<void> reset();
   Result<void> free_sequences();

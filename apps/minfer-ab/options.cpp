@@ -31,7 +31,7 @@ po::options_description describe() {
   add("confidence", one("PERCENT"), "of the interval that the verdict rests on [99.9]");
   add("tolerance", one("X"),
       "relative difference of logits that still counts as rounding, for gates that may change it "
-      "[0.05]");
+      "[0.15]");
   add("label", one("TEXT"), "the fast path: text in the label of a kernel that side B must run");
   add("same-kernels", "judge although both sides run kernels of the same names");
   add("reload", "for gates of scope load: import anew for every sample instead of keeping two");

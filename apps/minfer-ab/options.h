@@ -21,7 +21,7 @@ struct Options {
   uint32_t pairs = 40;
   double bar = 1.5;          ///< percent
   double confidence = 99.9;  ///< percent
-  double tolerance = 0.05;   ///< relative difference of logits that counts as rounding
+  double tolerance = 0.15;   ///< relative difference of logits that counts as rounding
   uint64_t seed = 1;         ///< of the order within pairs
   std::string label;         ///< text that a kernel of side B must have in its label; may be empty
   bool allow_same_kernels = false;

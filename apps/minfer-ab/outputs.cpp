@@ -17,22 +17,27 @@ uint32_t check_tokens(const app::Workload& check, uint32_t vocab) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(rows, 2, check.generate + 1) - 1);
 }
 
-/// |b - a| / |a - mean(a)|: how far b is off, in units of how far a's values lie apart. NaN and
-/// infinities give infinity.
-double relative_error(std::span<const float> a, std::span<const float> b) {
-  double mean = 0;
-  for (const float x : a) mean += x;
-  mean /= static_cast<double>(a.size());
+/// Sums of squares over rows: how far b is from a, and how far a's values lie apart within a row.
+struct Distance {
   double off = 0;
   double spread = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    off += (double{b[i]} - a[i]) * (double{b[i]} - a[i]);
-    spread += (a[i] - mean) * (a[i] - mean);
+
+  void add(std::span<const float> a, std::span<const float> b) {
+    double mean = 0;
+    for (const float x : a) mean += x;
+    mean /= static_cast<double>(a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      off += (double{b[i]} - a[i]) * (double{b[i]} - a[i]);
+      spread += (a[i] - mean) * (a[i] - mean);
+    }
   }
-  if (off == 0) return 0;
-  const double error = std::sqrt(off / spread);
-  return std::isfinite(error) ? error : INFINITY;
-}
+  /// Infinite where a value was no number.
+  double relative() const {
+    if (off == 0) return 0;
+    const double error = std::sqrt(off / spread);
+    return std::isfinite(error) ? error : INFINITY;
+  }
+};
 
 /// Rows of logits of side A, and side B's figures against them.
 class RowComparison {
@@ -46,19 +51,23 @@ class RowComparison {
       const std::span<const float> a(rows_.data() + size_t{out_.rows} * vocab, vocab);
       const std::span<const float> b = step.row(i, vocab);
       same_bits_ = same_bits_ && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-      out_.largest_error = std::max(out_.largest_error, relative_error(a, b));
+      distance_.add(a, b);
       if (tokens_[out_.rows] != step.arg_max[i]) ++out_.different_tokens;
       ++out_.rows;
     }
   }
   const std::vector<TokenId>& tokens() const { return tokens_; }
   bool same_bits() const { return same_bits_; }
-  OutputCheck& result() { return out_; }
+  OutputCheck result() {
+    out_.error = distance_.relative();
+    return out_;
+  }
 
  private:
   std::vector<float> rows_;
   std::vector<TokenId> tokens_;
   OutputCheck out_;
+  Distance distance_;
   bool same_bits_ = true;
 };
 
@@ -79,21 +88,21 @@ Result<OutputCheck> compare_outputs(Sides& sides, const Options& options) {
     MINFER_TRY(sides.run_check(check, see, side == 0 ? std::vector<TokenId>() : rows.tokens(),
                                check_tokens(check, vocab)));
   }
-  OutputCheck& out = rows.result();
-  if (!std::isfinite(out.largest_error))
+  OutputCheck out = rows.result();
+  if (!std::isfinite(out.error))
     out.refusal = "the outputs hold values that are no numbers";
   else if (!sides.gate().affects_numerics && !rows.same_bits())
     out.refusal = fmt::format(
         "the outputs differ (relative difference {:.1e}), and {} does not declare that it changes "
         "them",
-        out.largest_error, sides.gate().name);
-  else if (out.largest_error > options.tolerance)
+        out.error, sides.gate().name);
+  else if (out.error > options.tolerance)
     out.refusal = fmt::format(
         "the outputs differ by more than rounding: relative difference {:.1e} of the logits, "
         "{:.1e} "
         "is allowed",
-        out.largest_error, options.tolerance);
-  return std::move(out);
+        out.error, options.tolerance);
+  return out;
 }
 
 }  // namespace minfer::ab

@@ -10,8 +10,9 @@
 namespace minfer::ab {
 
 struct OutputCheck {
-  uint32_t rows = 0;              ///< of logits that were compared
-  double largest_error = 0;       ///< of a row: |b - a| / |a - mean(a)|, Euclidean norms
+  uint32_t rows = 0;  ///< of logits that were compared
+  /// |b - a| / |a - mean of its row|, Euclidean norms over all rows.
+  double error = 0;
   uint32_t different_tokens = 0;  ///< rows whose arg-max differs
   std::string refusal;            ///< why no verdict can be given; empty: it can
 };

@@ -85,9 +85,8 @@ std::string text(const Comparison& c, const Sides& sides, const Options& options
   out += fmt::format("{:10} only A: {}\n{:10} only B: {}\n", "kernels", some_of(c.kernels.only_a),
                      "", some_of(c.kernels.only_b));
   if (c.outputs)
-    out += fmt::format("{:10} {} rows, largest relative difference {:.1e}, {} other tokens\n",
-                       "outputs", c.outputs->rows, c.outputs->largest_error,
-                       c.outputs->different_tokens);
+    out += fmt::format("{:10} {} rows, relative difference {:.1e}, {} other tokens\n", "outputs",
+                       c.outputs->rows, c.outputs->error, c.outputs->different_tokens);
   if (!c.refusal.empty()) return out + fmt::format("{:10} none: {}\n", "verdict", c.refusal);
   return out + measured_text(*c.measured, *c.judgement, options);
 }
@@ -109,7 +108,7 @@ std::string json_text(const Comparison& c, const Sides& sides, const Options& op
                               {"kernels_only_b", boost::json::value_from(c.kernels.only_b)}};
   if (c.outputs)
     root["outputs"] = {{"rows", c.outputs->rows},
-                       {"largest_error", number(c.outputs->largest_error)},
+                       {"error", number(c.outputs->error)},
                        {"different_tokens", c.outputs->different_tokens}};
   if (!c.refusal.empty()) {
     root["verdict"] = "none";

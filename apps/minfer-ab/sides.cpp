@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "minfer/tokenizer.h"
 #include "place.h"
 
 namespace minfer::ab {
@@ -9,6 +10,14 @@ namespace {
 
 constexpr uint32_t kCheckPrompt = 64;
 constexpr uint32_t kCheckTokens = 16;
+constexpr const char* kCheckText =
+    "The river rises in the hills above the town and turns south where the old mill stands. For "
+    "two "
+    "hundred years the wheel ground wheat for every farm in the valley; then the railway came, and "
+    "flour from the coast was cheaper than flour from next door. The miller sold his stones to a "
+    "museum, kept the house, and rented the upper floor to a painter of birds. Her pictures hang "
+    "in "
+    "the library now, beside a map that shows how far the water reached in the year of the flood. ";
 
 }  // namespace
 
@@ -78,13 +87,21 @@ Result<void> Sides::make_runner(Slot& slot) {
   return {};
 }
 
+/// Tokens of plain prose; empty where the model has no vocabulary. On random tokens a model's
+/// logits are so near each other that rounding alone moves them far.
+std::vector<TokenId> Sides::check_text() const {
+  const auto tokenizer = Tokenizer::create(model_->file());
+  if (!tokenizer) return {};
+  return (*tokenizer)->encode(kCheckText, false, true);
+}
+
 /// There are sequences for one workload only.
 Result<void> Sides::run_check(const app::Workload& check, const app::StepObserver& observer,
                               std::vector<TokenId> forced, uint32_t generate) {
   Slot& slot = slots_[current_slot_];
   slot.runner.reset();
   {
-    MINFER_ASSIGN(auto runner, app::WorkloadRunner::create(*slot.engine, check));
+    MINFER_ASSIGN(auto runner, app::WorkloadRunner::create(*slot.engine, check, check_text()));
     MINFER_TRY(runner.run_observed(observer, std::move(forced), generate));
   }
   return make_runner(slot);

@@ -52,6 +52,7 @@ class Sides {
   Result<void> open();
   Result<void> set_gate(size_t side);
   Result<void> import(size_t slot);
+  std::vector<TokenId> check_text() const;
   Result<void> make_runner(Slot& slot);
 
   const Options& options_;
