@@ -16,16 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum GateIndex : uint32_t {
-  kDelay,
-  kNull,
-  kHidden,
-  kWrong,
-  kRounding,
-  kReimport,
-  kUnnamed,
-  kGates
-};
+enum GateIndex : uint32_t { kDelay, kNull, kHidden, kWrong, kRounding, kReimport, kGates };
 
 constexpr minfer_gate bool_gate(const char* name, const char* help, uint32_t scope,
                                 uint32_t affects_numerics) {
