@@ -5,15 +5,10 @@
 
 #include "process.h"
 #include "run_tool.h"
+#include "sanitized.h"
 
 namespace minfer {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 class SmolLm : public testing::Test {
  protected:

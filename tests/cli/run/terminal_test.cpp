@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "process.h"
+#include "sanitized.h"
 #include "tiny_model.h"
 
 namespace minfer {
@@ -170,9 +171,7 @@ TEST_F(Terminal, FilesDoNotTakeThePlaceOfMissingStreams) {
 }
 
 TEST_F(Terminal, LittleMemoryIsAnError) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need address space";
-#endif
+  if (kSanitized) GTEST_SKIP() << "sanitizers need address space";
   const ToolResult result = in_shell("ulimit -v 400000; exec \"$0\" \"$@\"",
                                      with_model({"-p", "hello", "-n", "4", "--ctx", "1000000"}));
   EXPECT_EQ(result.status, 9) << result.err;
