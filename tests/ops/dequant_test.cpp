@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "levels.h"
+#include "cases.h"
 
-namespace ops_test {
+namespace conformance {
 namespace {
 
 uint64_t fnv1a(const std::vector<float>& values) {
@@ -81,4 +81,4 @@ TEST(Dequantize, UnknownTypesAreRefused) {
 }
 
 }  // namespace
-}  // namespace ops_test
+}  // namespace conformance

@@ -1,10 +1,9 @@
-// Drives a backend plugin through the C ABI alone, for tests of operators: any plugin, any device,
-// no core. All device memory is written and read with buffer_write and buffer_read; everything that
-// a plan may write is poisoned before, and guard bands around it are checked after.
+// Drives a backend plugin through the C ABI alone: any plugin, any device, no core. All device
+// memory is written and read with buffer_write and buffer_read; everything that a plan may write is
+// poisoned before, and guard bands around it are checked after.
 //
-// The plugin: --plugin PATH or MINFER_TEST_PLUGIN, else the CPU plugin of this build; the device:
-// --device N or MINFER_TEST_DEVICE, else 0; the seed of all random inputs: --seed N or
-// MINFER_TEST_SEED, else fresh, and printed. One thread.
+// Which plugin, which device and the seed of all random inputs are the driver's choice, made before
+// the first call. An object is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "findings.h"
 #include "minfer/plugin_abi.h"
 
-namespace ops_test {
+namespace conformance {
 
-/// Set by main from the command line and the environment.
+/// Set by the driver before anything else here is called.
 struct Settings {
   std::string plugin;
   uint32_t device = 0;
@@ -26,35 +26,35 @@ struct Settings {
 };
 Settings& settings();
 
-/// The plugin's table; loaded once. Fails the test by throwing std::runtime_error with the reason.
+/// The plugin's table; loaded once. Throws std::runtime_error with the reason.
 const minfer_plugin& plugin();
+/// What plugins are given as the host: its log lines go nowhere.
+const minfer_host& host();
+/// Whether the plugin declares a gate of this name.
+bool has_gate(const char* name);
 
-/// A generator whose stream depends on the seed and the name of the running test.
-std::mt19937_64 test_rng();
+/// A generator whose stream depends on the seed and a name.
+std::mt19937_64 seeded_rng(const std::string& name);
 std::vector<float> random_floats(std::mt19937_64& rng, int64_t n, float scale = 1.0f);
 
 /// Calls that must succeed: throws std::runtime_error with the function's name, status and text.
-#define OPS_CALL(function, ...)                                                  \
-  do {                                                                           \
-    minfer_error ops_error = {};                                                 \
-    const minfer_status ops_status = plugin().function(__VA_ARGS__, &ops_error); \
-    ::ops_test::require_ok(ops_status, ops_error, #function);                    \
+#define MINFER_CALL(function, ...)                                                 \
+  do {                                                                             \
+    minfer_error call_error = {};                                                  \
+    const minfer_status call_status = plugin().function(__VA_ARGS__, &call_error); \
+    ::conformance::require_ok(call_status, call_error, #function);                 \
   } while (false)
 void require_ok(minfer_status status, const minfer_error& error, const char* function);
 
 /// An open device with its gates and one queue.
 class Device {
  public:
-  /// `gates`: by name; a name that the plugin lacks is ignored. Throws Unavailable when the device
-  /// says that it cannot run with them.
+  /// `gates`: by name; a name that the plugin lacks is ignored. Throws Refused when the device says
+  /// that it cannot run with them.
   explicit Device(const std::map<std::string, std::string>& gates = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-
-  struct Unavailable {
-    std::string reason;
-  };
 
   minfer_device* handle = nullptr;
   minfer_queue* queue = nullptr;
@@ -176,11 +176,15 @@ class Weights {
   minfer_weights* handle_ = nullptr;
 };
 
+/// What `supports` says of a split.
+minfer_verdict ask_support(Device& device, Split& split);
+
 struct Counts {
   uint32_t tokens = 1, seqs = 1, outs = 1, max_kv_len = 0;
 };
 
-/// A split made runnable: weights imported, compiled, memory bound.
+/// A split made runnable: weights imported, compiled, memory bound. Throws Refused when the device
+/// does not support it.
 class Session {
  public:
   Session(Device& device, Split& split);
@@ -212,7 +216,7 @@ class Session {
 
   Device& device_;
   Split& split_;
-  Weights weights_;
+  std::unique_ptr<Weights> weights_;
   minfer_plan* plan_ = nullptr;
   minfer_plan_info info_ = {};
   std::map<uint32_t, std::unique_ptr<Memory>> memory_;
@@ -225,4 +229,4 @@ class Session {
 double relative_error(const std::vector<float>& out, const std::vector<double>& ref,
                       double least_norm = 0.0);
 
-}  // namespace ops_test
+}  // namespace conformance

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "levels.h"
+#include "cases.h"
 
-namespace ops_test {
+namespace conformance {
 namespace {
-
-using Attention = OpTest;
-OPS_ALL_LEVELS(Attention);
 
 struct Shape {
   uint32_t type = MINFER_TYPE_F32;
@@ -222,30 +219,32 @@ double tolerance(const Shape& shape) {
 }
 
 void check(Device& device, std::mt19937_64& rng, const Shape& shape) {
-  SCOPED_TRACE(testing::Message() << minfer_type_name(shape.type) << " heads " << shape.heads << "/"
-                                  << shape.kv_heads << " of " << shape.dim_k << "/" << shape.dim_v
-                                  << " pages of " << shape.page_tokens << " window " << shape.window
-                                  << " cap " << shape.soft_cap);
-  Cache cache(device, rng, shape, 3, 60, 100 / shape.page_tokens + 1);
-  EXPECT_LT(cache.step({20, 1, 9}), tolerance(shape)) << "first prefill";
-  EXPECT_LT(cache.step({30, 0, 23}), tolerance(shape)) << "chunked prefill, one sequence idle";
-  EXPECT_LT(cache.step({1, 1, 1}), tolerance(shape)) << "decode";
-  EXPECT_LT(cache.step({1, 40, 0}), tolerance(shape)) << "decode beside prefill";
-  EXPECT_LT(cache.step({0, 0, 1}), tolerance(shape)) << "one token";
+  variant(fmt::format("{} heads {}/{} of {}/{} pages of {} window {} cap {}",
+                      minfer_type_name(shape.type), shape.heads, shape.kv_heads, shape.dim_k,
+                      shape.dim_v, shape.page_tokens, shape.window, shape.soft_cap),
+          [&] {
+            Cache cache(device, rng, shape, 3, 60, 100 / shape.page_tokens + 1);
+            expect_below(cache.step({20, 1, 9}), tolerance(shape), "first prefill");
+            expect_below(cache.step({30, 0, 23}), tolerance(shape),
+                         "chunked prefill, one sequence idle");
+            expect_below(cache.step({1, 1, 1}), tolerance(shape), "decode");
+            expect_below(cache.step({1, 40, 0}), tolerance(shape), "decode beside prefill");
+            expect_below(cache.step({0, 0, 1}), tolerance(shape), "one token");
+          });
 }
 
-TEST_P(Attention, EveryCacheTypeAndPageSize) {
+void every_cache_type_and_page_size(Bench& bench) {
   for (const uint32_t type : {MINFER_TYPE_F32, MINFER_TYPE_F16, MINFER_TYPE_Q8_0}) {
     for (const uint32_t page : {16u, 32u, 64u, 128u, 256u}) {
       Shape shape;
       shape.type = type;
       shape.page_tokens = page;
-      check(device(), rng, shape);
+      check(bench.device, bench.rng, shape);
     }
   }
 }
 
-TEST_P(Attention, HeadsAndGroups) {
+void heads_and_groups(Bench& bench) {
   struct Heads {
     uint32_t heads, kv_heads, dim_k, dim_v;
   };
@@ -259,34 +258,34 @@ TEST_P(Attention, HeadsAndGroups) {
       shape.kv_heads = h.kv_heads;
       shape.dim_k = h.dim_k;
       shape.dim_v = h.dim_v;
-      check(device(), rng, shape);
+      check(bench.device, bench.rng, shape);
     }
   }
 }
 
-TEST_P(Attention, WindowsSoftCapsSinksAndBidirectional) {
+void windows_soft_caps_sinks_and_bidirectional(Bench& bench) {
   for (const uint32_t type : {MINFER_TYPE_F32, MINFER_TYPE_F16, MINFER_TYPE_Q8_0}) {
     Shape shape;
     shape.type = type;
     for (const uint32_t window : {1u, 5u, 37u, 1000u}) {
       shape.window = window;
-      check(device(), rng, shape);
+      check(bench.device, bench.rng, shape);
     }
     shape.window = 0;
     shape.soft_cap = 2.0f;
-    check(device(), rng, shape);
+    check(bench.device, bench.rng, shape);
     shape.sinks = true;
-    check(device(), rng, shape);
+    check(bench.device, bench.rng, shape);
     shape.soft_cap = 0.0f;
     shape.flat_out = true;
-    check(device(), rng, shape);
+    check(bench.device, bench.rng, shape);
     shape.causal = 0;
-    check(device(), rng, shape);
+    check(bench.device, bench.rng, shape);
   }
 }
 
 // Long enough for a backend to cut the keys of one token into parts.
-TEST_P(Attention, LongContextDecode) {
+void long_context_decode(Bench& bench) {
   for (const uint32_t type : {MINFER_TYPE_F32, MINFER_TYPE_F16, MINFER_TYPE_Q8_0}) {
     Shape shape;
     shape.type = type;
@@ -294,15 +293,16 @@ TEST_P(Attention, LongContextDecode) {
     shape.kv_heads = 1;
     shape.dim_k = shape.dim_v = 32;
     shape.sinks = true;
-    SCOPED_TRACE(minfer_type_name(type));
-    Cache cache(device(), rng, shape, 1, 700, 200);
-    for (int i = 0; i < 4; ++i) cache.step({700}, false);
-    for (int i = 0; i < 3; ++i) EXPECT_LT(cache.step({1}), tolerance(shape));
+    variant(minfer_type_name(type), [&] {
+      Cache cache(bench.device, bench.rng, shape, 1, 700, 200);
+      for (int i = 0; i < 4; ++i) cache.step({700}, false);
+      for (int i = 0; i < 3; ++i) expect_below(cache.step({1}), tolerance(shape));
+    });
   }
 }
 
 // Large scores: exponentials would overflow without the running maximum.
-TEST_P(Attention, LargeScoresStayFinite) {
+void large_scores_stay_finite(Bench& bench) {
   Shape shape;
   shape.dim_k = shape.dim_v = 32;
   Split split(1, 1, 1, 1);
@@ -327,8 +327,8 @@ TEST_P(Attention, LargeScoresStayFinite) {
   params.scale = 100.0f;
   params.causal = 1;
   split.node(MINFER_OP_ATTENTION, {k, pos, q_start, kv_len, table}, out, params);
-  Session session(device(), split);
-  const auto values = random_floats(rng, 16, 10.0f);
+  Session session(bench.device, split);
+  const auto values = random_floats(bench.rng, 16, 10.0f);
   session.set(k, values);
   session.set(pos, std::vector<int32_t>{0});
   session.set(slot, std::vector<int64_t>{0});
@@ -336,57 +336,72 @@ TEST_P(Attention, LargeScoresStayFinite) {
   session.set(kv_len, std::vector<int32_t>{1});
   session.set(table, std::vector<int32_t>{0});
   session.run({});
-  EXPECT_LT(
+  expect_below(
       relative_error(session.get<float>(out), std::vector<double>(values.begin(), values.end())),
       1e-5);
   // The same token seeing nothing.
   session.set(kv_len, std::vector<int32_t>{0});
   session.run({});
-  EXPECT_EQ(session.get<float>(out), std::vector<float>(16, 0.0f));
+  expect_equal(session.get<float>(out), std::vector<float>(16, 0.0f));
 }
 
 // A page copied, or exported and imported, serves another sequence exactly like the first.
-TEST_P(Attention, PagesCopyAndTravel) {
+void pages_copy_and_travel(Bench& bench) {
   for (const uint32_t type : {MINFER_TYPE_F32, MINFER_TYPE_F16, MINFER_TYPE_Q8_0}) {
-    SCOPED_TRACE(minfer_type_name(type));
-    Shape shape;
-    shape.type = type;
-    Cache cache(device(), rng, shape, 2, 40, 10);
-    cache.step({40, 0});
-    Memory& region = cache.session->region(0);
-    auto& first = cache.sequences[0];
-    auto& second = cache.sequences[1];
-    second = first;
-    const auto from = static_cast<uint32_t>(first.pages[0]);
-    second.pages[0] = cache.take_page();
-    const auto to = static_cast<uint32_t>(second.pages[0]);
-    OPS_CALL(kv_copy_pages, device().queue, &cache.desc(), region.buffer, &from, &to, 1);
-    for (const size_t page : {size_t{1}, size_t{2}}) {
-      if (!MINFER_HAS_FN(&plugin(), kv_export_page)) continue;
-      std::vector<float> canonical(size_t{16} * 2 * (64 + 64));
-      OPS_CALL(kv_export_page, device().queue, &cache.desc(), region.buffer,
-               static_cast<uint32_t>(first.pages[page]), canonical.data());
-      OPS_CALL(queue_wait, device().queue);
-      if (page == 1) {
-        std::vector<float> expected;
-        for (size_t i = 16; i < 32; ++i) {
-          expected.insert(expected.end(), first.k[i].begin(), first.k[i].end());
+    variant(minfer_type_name(type), [&] {
+      Shape shape;
+      shape.type = type;
+      Cache cache(bench.device, bench.rng, shape, 2, 40, 10);
+      cache.step({40, 0});
+      Memory& region = cache.session->region(0);
+      auto& first = cache.sequences[0];
+      auto& second = cache.sequences[1];
+      second = first;
+      const auto from = static_cast<uint32_t>(first.pages[0]);
+      second.pages[0] = cache.take_page();
+      const auto to = static_cast<uint32_t>(second.pages[0]);
+      MINFER_CALL(kv_copy_pages, bench.device.queue, &cache.desc(), region.buffer, &from, &to, 1);
+      for (const size_t page : {size_t{1}, size_t{2}}) {
+        if (!MINFER_HAS_FN(&plugin(), kv_export_page)) return;
+        std::vector<float> canonical(size_t{16} * 2 * (64 + 64));
+        MINFER_CALL(kv_export_page, bench.device.queue, &cache.desc(), region.buffer,
+                    static_cast<uint32_t>(first.pages[page]), canonical.data());
+        MINFER_CALL(queue_wait, bench.device.queue);
+        if (page == 1) {
+          std::vector<float> expected;
+          for (size_t i = 16; i < 32; ++i) {
+            expected.insert(expected.end(), first.k[i].begin(), first.k[i].end());
+          }
+          for (size_t i = 16; i < 32; ++i) {
+            expected.insert(expected.end(), first.v[i].begin(), first.v[i].end());
+          }
+          expect_equal(canonical, expected);
         }
-        for (size_t i = 16; i < 32; ++i) {
-          expected.insert(expected.end(), first.v[i].begin(), first.v[i].end());
-        }
-        EXPECT_EQ(canonical, expected);
+        for (float& value : canonical) value = std::isfinite(value) ? value : 0.0f;
+        second.pages[page] = cache.take_page();
+        MINFER_CALL(kv_import_page, bench.device.queue, &cache.desc(), region.buffer,
+                    static_cast<uint32_t>(second.pages[page]), canonical.data());
+        MINFER_CALL(queue_wait, bench.device.queue);
       }
-      for (float& value : canonical) value = std::isfinite(value) ? value : 0.0f;
-      second.pages[page] = cache.take_page();
-      OPS_CALL(kv_import_page, device().queue, &cache.desc(), region.buffer,
-               static_cast<uint32_t>(second.pages[page]), canonical.data());
-      OPS_CALL(queue_wait, device().queue);
-    }
-    EXPECT_LT(cache.step({1, 1}), tolerance(shape));
-    EXPECT_LT(cache.step({7, 7}), tolerance(shape));
+      expect_below(cache.step({1, 1}), tolerance(shape));
+      expect_below(cache.step({7, 7}), tolerance(shape));
+    });
   }
 }
 
+constexpr Case kCases[] = {
+    {"Attention.EveryCacheTypeAndPageSize", every_cache_type_and_page_size},
+    {"Attention.HeadsAndGroups", heads_and_groups},
+    {"Attention.WindowsSoftCapsSinksAndBidirectional", windows_soft_caps_sinks_and_bidirectional},
+    {"Attention.LongContextDecode", long_context_decode},
+    {"Attention.LargeScoresStayFinite", large_scores_stay_finite},
+    {"Attention.PagesCopyAndTravel", pages_copy_and_travel},
+};
+
 }  // namespace
-}  // namespace ops_test
+
+std::span<const Case> attention_cases() {
+  return kCases;
+}
+
+}  // namespace conformance

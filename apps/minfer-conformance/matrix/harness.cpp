@@ -2,7 +2,6 @@
 #include "harness.h"
 
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,25 +11,12 @@
 
 #include "minfer/quant_blocks.h"
 
-namespace ops_test {
+namespace conformance {
 namespace {
 
 constexpr uint64_t kGuardBytes = 4096;
 constexpr uint8_t kGuard = 0xa5;
 constexpr uint8_t kPoison = 0xff;
-
-const minfer_host& host() {
-  static const minfer_host table = [] {
-    minfer_host h{};
-    h.struct_size = sizeof h;
-    h.abi_minor = MINFER_ABI_MINOR;
-    h.core_version = "operator tests";
-    h.log = [](void*, int32_t, const char*) {};
-    h.get_interface = [](void*, const char*, uint32_t) -> const void* { return nullptr; };
-    return h;
-  }();
-  return table;
-}
 
 const minfer_plugin* load() {
   void* library = dlopen(settings().plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -45,6 +31,11 @@ const minfer_plugin* load() {
   return table;
 }
 
+const minfer_gate& gate_at(uint32_t i) {
+  return *reinterpret_cast<const minfer_gate*>(reinterpret_cast<const char*>(plugin().gates) +
+                                               size_t{i} * plugin().gate_stride);
+}
+
 // The value of an enum gate's choice, or the number itself.
 int64_t gate_value(const minfer_gate& gate, const std::string& text) {
   if (gate.type != MINFER_GATE_ENUM) return std::stoll(text);
@@ -56,9 +47,20 @@ int64_t gate_value(const minfer_gate& gate, const std::string& text) {
   throw std::runtime_error(std::string(gate.name) + " has no choice " + text);
 }
 
-const char* kTestModel = "weight";
-
 }  // namespace
+
+const minfer_host& host() {
+  static const minfer_host table = [] {
+    minfer_host h{};
+    h.struct_size = sizeof h;
+    h.abi_minor = MINFER_ABI_MINOR;
+    h.core_version = "minfer conformance";
+    h.log = [](void*, int32_t, const char*) {};
+    h.get_interface = [](void*, const char*, uint32_t) -> const void* { return nullptr; };
+    return h;
+  }();
+  return table;
+}
 
 Settings& settings() {
   static Settings value;
@@ -77,10 +79,15 @@ void require_ok(minfer_status status, const minfer_error& error, const char* fun
   throw std::runtime_error(text.str());
 }
 
-std::mt19937_64 test_rng() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string name = std::string(info->test_suite_name()) + "." + info->name();
+std::mt19937_64 seeded_rng(const std::string& name) {
   return std::mt19937_64(settings().seed ^ std::hash<std::string>()(name));
+}
+
+bool has_gate(const char* name) {
+  for (uint32_t i = 0; i < plugin().n_gates; ++i) {
+    if (std::strcmp(gate_at(i).name, name) == 0) return true;
+  }
+  return false;
 }
 
 std::vector<float> random_floats(std::mt19937_64& rng, int64_t n, float scale) {
@@ -96,8 +103,7 @@ std::vector<float> random_floats(std::mt19937_64& rng, int64_t n, float scale) {
 Device::Device(const std::map<std::string, std::string>& wanted) {
   const minfer_plugin& table = plugin();
   for (uint32_t i = 0; i < table.n_gates; ++i) {
-    const auto& gate = *reinterpret_cast<const minfer_gate*>(
-        reinterpret_cast<const char*>(table.gates) + i * table.gate_stride);
+    const minfer_gate& gate = gate_at(i);
     const auto found = wanted.find(gate.name);
     values_.push_back(found == wanted.end() ? gate.default_value : gate_value(gate, found->second));
   }
@@ -106,9 +112,9 @@ Device::Device(const std::map<std::string, std::string>& wanted) {
   gates.values = values_.data();
   minfer_error error = {};
   const minfer_status status = table.device_open(settings().device, &gates, &handle, &error);
-  if (status == MINFER_UNSUPPORTED) throw Unavailable{error.text};
+  if (status == MINFER_UNSUPPORTED) throw Refused(error.text);
   require_ok(status, error, "device_open");
-  OPS_CALL(queue_create, handle, &queue);
+  MINFER_CALL(queue_create, handle, &queue);
 }
 
 Device::~Device() {
@@ -121,10 +127,10 @@ Device::~Device() {
 
 Memory::Memory(Device& device, uint64_t size, bool guard_before)
     : start(guard_before ? kGuardBytes : 0), bytes(size), device_(device) {
-  OPS_CALL(buffer_alloc, device.handle, start + bytes + kGuardBytes, &buffer);
+  MINFER_CALL(buffer_alloc, device.handle, start + bytes + kGuardBytes, &buffer);
   const std::vector<uint8_t> all(start + bytes + kGuardBytes, kGuard);
-  OPS_CALL(buffer_write, device.queue, buffer, 0, all.data(), all.size());
-  OPS_CALL(queue_wait, device.queue);
+  MINFER_CALL(buffer_write, device.queue, buffer, 0, all.data(), all.size());
+  MINFER_CALL(queue_wait, device.queue);
   poison();
 }
 
@@ -139,21 +145,21 @@ void Memory::poison() {
 
 void Memory::write(uint64_t offset, const void* data, uint64_t n) {
   if (n == 0) return;
-  OPS_CALL(buffer_write, device_.queue, buffer, start + offset, data, n);
-  OPS_CALL(queue_wait, device_.queue);
+  MINFER_CALL(buffer_write, device_.queue, buffer, start + offset, data, n);
+  MINFER_CALL(queue_wait, device_.queue);
 }
 
 void Memory::read(uint64_t offset, void* data, uint64_t n) {
   if (n == 0) return;
-  OPS_CALL(buffer_read, device_.queue, buffer, start + offset, data, n);
-  OPS_CALL(queue_wait, device_.queue);
+  MINFER_CALL(buffer_read, device_.queue, buffer, start + offset, data, n);
+  MINFER_CALL(queue_wait, device_.queue);
 }
 
 bool Memory::guards_intact() {
   std::vector<uint8_t> band(kGuardBytes);
   const auto intact = [&](uint64_t at, uint64_t n) {
-    OPS_CALL(buffer_read, device_.queue, buffer, at, band.data(), n);
-    OPS_CALL(queue_wait, device_.queue);
+    MINFER_CALL(buffer_read, device_.queue, buffer, at, band.data(), n);
+    MINFER_CALL(queue_wait, device_.queue);
     for (uint64_t i = 0; i < n; ++i) {
       if (band[i] != kGuard) return false;
     }
@@ -392,7 +398,7 @@ Weights::Weights(Device& device, Split& split) {
     for (int i = 0; i < 4; ++i) w.ne[i] = weight->ne[i];
     w.mapping = weight->file.data();
     w.mapping_bytes = w.bytes = weight->file.size();
-    w.name = kTestModel;
+    w.name = "weight";
     list.push_back(w);
   }
   minfer_weight_unit unit{};
@@ -403,8 +409,8 @@ Weights::Weights(Device& device, Split& split) {
   unit.model = split.model;
   unit.release = [](void* ctx, uint64_t id) { ++static_cast<Weights*>(ctx)->releases[id]; };
   unit.release_ctx = this;
-  OPS_CALL(weights_size, device.handle, &unit, &device.gates, &promised_bytes);
-  OPS_CALL(weights_import, device.handle, &unit, &device.gates, &handle_);
+  MINFER_CALL(weights_size, device.handle, &unit, &device.gates, &promised_bytes);
+  MINFER_CALL(weights_import, device.handle, &unit, &device.gates, &handle_);
 }
 
 Weights::~Weights() {
@@ -414,14 +420,19 @@ Weights::~Weights() {
 // ---- runs
 // ---------------------------------------------------------------------------------------------
 
-Session::Session(Device& device, Split& split)
-    : device_(device), split_(split), weights_(device, split) {
+minfer_verdict ask_support(Device& device, Split& split) {
   minfer_verdict verdict{};
   verdict.struct_size = sizeof verdict;
-  OPS_CALL(supports, device.handle, split.abi(), &device.gates, &verdict);
-  if (verdict.supported != 1) throw std::runtime_error(std::string("refused: ") + verdict.reason);
+  MINFER_CALL(supports, device.handle, split.abi(), &device.gates, &verdict);
+  return verdict;
+}
+
+Session::Session(Device& device, Split& split) : device_(device), split_(split) {
+  const minfer_verdict verdict = ask_support(device, split);
+  if (verdict.supported != 1) throw Refused(verdict.reason);
+  weights_ = std::make_unique<Weights>(device, split);
   info_.struct_size = sizeof info_;
-  OPS_CALL(plan_compile, device.handle, split.abi(), &device.gates, &plan_, &info_);
+  MINFER_CALL(plan_compile, device.handle, split.abi(), &device.gates, &plan_, &info_);
   for (uint32_t i = 0; i < split.tensors.size(); ++i) {
     const minfer_tensor& t = split.tensors[i];
     if (t.view_of != MINFER_NONE || t.kind == MINFER_TENSOR_WEIGHT) continue;
@@ -431,7 +442,7 @@ Session::Session(Device& device, Split& split)
   }
   for (const minfer_kv_desc& desc : split.regions) {
     uint64_t page = 0;
-    OPS_CALL(kv_page_bytes, device.handle, &desc, &page);
+    MINFER_CALL(kv_page_bytes, device.handle, &desc, &page);
     regions_.push_back(std::make_unique<Memory>(device, page * desc.n_pages, false));
   }
   workspace_ = std::make_unique<Memory>(device, info_.workspace_bytes);
@@ -457,7 +468,7 @@ void Session::bind() {
   bindings.workspace = workspace_->buffer;
   bindings.workspace_offset = workspace_->start;
   bindings.generation = 1;
-  OPS_CALL(plan_bind, plan_, &bindings);
+  MINFER_CALL(plan_bind, plan_, &bindings);
 }
 
 void Session::write(uint32_t tensor, const void* data, uint64_t bytes) {
@@ -479,19 +490,20 @@ void Session::run(const Counts& counts, uint32_t flags) {
   args.n_outs = counts.outs;
   args.max_kv_len = counts.max_kv_len;
   args.gates = &device_.gates;
-  OPS_CALL(plan_run, plan_, device_.queue, &args);
-  OPS_CALL(queue_wait, device_.queue);
+  MINFER_CALL(plan_run, plan_, device_.queue, &args);
+  MINFER_CALL(queue_wait, device_.queue);
   for (auto& [index, memory] : memory_) {
-    EXPECT_TRUE(memory->guards_intact()) << "around tensor " << index;
+    expect(memory->guards_intact(), fmt::format("memory around tensor {} was written", index));
   }
-  for (auto& region : regions_) EXPECT_TRUE(region->guards_intact()) << "after a KV region";
-  EXPECT_TRUE(workspace_->guards_intact()) << "around the workspace";
+  for (auto& region : regions_)
+    expect(region->guards_intact(), "memory after a KV region was written");
+  expect(workspace_->guards_intact(), "memory around the workspace was written");
 }
 
 std::string Session::label(uint32_t node) {
   minfer_node_report report{};
   report.struct_size = sizeof report;
-  OPS_CALL(plan_describe, plan_, node, &report);
+  MINFER_CALL(plan_describe, plan_, node, &report);
   return report.kernel;
 }
 
@@ -508,4 +520,4 @@ double relative_error(const std::vector<float>& out, const std::vector<double>& 
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference) / norm;
 }
 
-}  // namespace ops_test
+}  // namespace conformance
