@@ -120,9 +120,9 @@ uint32_t Workload::mixed_steps(uint32_t step_tokens) const {
   return (prompt + chunk - 1) / chunk;
 }
 
-uint32_t Workload::positions(uint32_t step_tokens) const {
-  if (beside == 0) return depth + prompt + generate;
-  return depth + std::max(prompt, mixed_steps(step_tokens));
+uint64_t Workload::positions(uint32_t step_tokens) const {
+  if (beside == 0) return uint64_t{depth} + prompt + generate;
+  return uint64_t{depth} + std::max(prompt, mixed_steps(step_tokens));
 }
 
 struct WorkloadRunner::Pass {
@@ -287,10 +287,10 @@ Result<WorkloadRun> WorkloadRunner::run_observed(const StepObserver& observer,
   return run_pass(pass, generate);
 }
 
-Result<std::vector<OpTiming>> WorkloadRunner::trace() {
+Result<std::vector<OpTiming>> WorkloadRunner::trace(uint32_t generate) {
   const std::vector<OpTiming> before = engine_->op_timings();
   engine_->set_timing(true);
-  auto ran = run();
+  auto ran = run(generate);
   engine_->set_timing(false);
   if (!ran) return tl::make_unexpected(std::move(ran).error());
   std::vector<OpTiming> kernels = since(engine_->op_timings(), before);

@@ -34,7 +34,7 @@ struct Workload {
   /// Steps that feed the prompt beside others, in steps of at most `step_tokens`.
   uint32_t mixed_steps(uint32_t step_tokens) const;
   /// Positions that the longest sequence needs.
-  uint32_t positions(uint32_t step_tokens) const;
+  uint64_t positions(uint32_t step_tokens) const;
 };
 
 inline constexpr uint32_t kMaxWorkloadTokens = 1u << 24;
@@ -71,8 +71,8 @@ class WorkloadRunner {
                                    uint32_t generate);
 
   /// What ran: times, calls and kernels of one run measured node by node. Where a backend does not
-  /// measure, the kernels of its plans without times.
-  Result<std::vector<OpTiming>> trace();
+  /// measure, the kernels of its plans without times. `generate` bounds the tokens made.
+  Result<std::vector<OpTiming>> trace(uint32_t generate = UINT32_MAX);
 
  private:
   struct Pass;

@@ -1,5 +1,7 @@
 #include "sides.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "minfer/tokenizer.h"
@@ -76,7 +78,10 @@ Result<void> Sides::import(size_t slot) {
   EngineOptions options = app::engine_options(options_.config, options_.quiet);
   options.max_sequences = options_.metric.sequences();
   const uint32_t step = options.max_step_tokens;
-  options.context = std::max(check.positions(step), options_.metric.positions(step)) + 1;
+  const uint64_t positions = std::max(check.positions(step), options_.metric.positions(step)) + 1;
+  if (positions > app::kMaxWorkloadTokens)
+    return fail(ErrorCode::kUsage, fmt::format("{} positions are too many", positions), "--metric");
+  options.context = static_cast<uint32_t>(positions);
   MINFER_ASSIGN(slots_[slot].engine, Engine::create(model_, *host_, options));
   return make_runner(slots_[slot]);
 }

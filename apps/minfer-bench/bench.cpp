@@ -4,137 +4,206 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <set>
+
+#include "host_memory.h"
+#include "minfer/log.h"
+#include "place.h"
 
 namespace minfer::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+/// Tokens of the run that is measured node by node: its kernels are the same at every token.
+constexpr uint32_t kTraceTokens = 16;
 
-std::vector<TokenId> random_tokens(uint32_t n, uint32_t vocab, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::vector<TokenId> tokens(n);
-  for (TokenId& t : tokens) t = static_cast<TokenId>(rng() % vocab);
-  return tokens;
-}
-
-/// Sequences that exist for one repetition.
-class Batch {
- public:
-  Batch(Engine& engine, uint32_t n) : engine_(engine) { ids_.reserve(n); }
-  ~Batch() {
-    for (const SequenceId id : ids_) (void)engine_.sequence_free(id);
-  }
-  Result<void> create(uint32_t n) {
-    for (uint32_t i = 0; i < n; ++i) {
-      MINFER_ASSIGN(const SequenceId id, engine_.sequence_new());
-      ids_.push_back(id);
-    }
-    return {};
-  }
-  const std::vector<SequenceId>& ids() const { return ids_; }
-
- private:
-  Engine& engine_;
-  std::vector<SequenceId> ids_;
+/// One model in one place while it is measured. Members go from the last to the first.
+struct Session {
+  std::unique_ptr<PluginHost> host;
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<Subject> subject = std::make_shared<Subject>();
 };
 
-/// Feeds `n` tokens to every sequence in steps as large as the engine takes; logits of the last
-/// one.
-Result<void> feed(Engine& engine, const Batch& batch, uint32_t n, uint32_t seed) {
-  const uint32_t vocab = engine.model().hparams().n_vocab;
-  const StepOptions no_logits{.read_logits = false};
-  for (size_t s = 0; s < batch.ids().size(); ++s) {
-    const auto tokens = random_tokens(n, vocab, seed + static_cast<uint32_t>(s));
-    MINFER_TRY(engine.prefill(batch.ids()[s], tokens, no_logits));
+/// Room for the largest test; the context is not bound to what the model was trained for.
+EngineOptions room_for(const Options& options, const RunConfig& config) {
+  EngineOptions out = app::engine_options(config, options.quiet);
+  out.context = 1;
+  for (const app::Workload& t : options.tests) {
+    out.context = std::max(out.context, static_cast<uint32_t>(t.positions(config.batch)) + 1);
+    out.max_sequences = std::max(out.max_sequences, t.sequences());
   }
-  return {};
+  return out;
 }
 
-/// One token after another for all sequences together, each fed its own arg-max.
-Result<void> generate(Engine& engine, const Batch& batch, uint32_t n) {
-  if (batch.ids().size() == 1) {
-    MINFER_TRY(engine.decode_greedy(batch.ids()[0], 1, n, {}, [](TokenId) { return true; }));
-    return {};
-  }
-  std::vector<TokenId> last(batch.ids().size(), 1);
-  std::vector<StepEntry> entries(batch.ids().size());
-  for (uint32_t i = 0; i < n; ++i) {
-    for (size_t s = 0; s < entries.size(); ++s)
-      entries[s] = {batch.ids()[s], {&last[s], 1}, true, false};
-    MINFER_ASSIGN(const StepResult result, engine.step(entries, {.read_logits = false}));
-    std::copy(result.arg_max.begin(), result.arg_max.end(), last.begin());
-  }
-  return {};
+std::string type_name(uint32_t type) {
+  const TypeInfo* info = find_type(type);
+  return info ? std::string(info->name) : "?";
 }
 
-Result<double> repeat_once(Engine& engine, const Test& test, uint32_t seed) {
-  Batch batch(engine, test.batch);
-  MINFER_TRY(batch.create(test.batch));
-  if (test.depth > 0) MINFER_TRY(feed(engine, batch, test.depth, seed + 1000));
+void describe(const Options& options, const RunConfig& config, Session& session) {
+  Subject& s = *session.subject;
+  const HyperParams& hp = session.model->hparams();
+  s.model = config.model.string();
+  s.name = hp.name;
+  s.architecture = hp.architecture;
+  for (const GgufTensor& t : session.model->file().tensors()) {
+    s.file_bytes += t.bytes;
+    s.parameters += static_cast<uint64_t>(t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3]);
+  }
+  for (const MemoryPlan::Entry& e : session.engine->memory_plan().devices)
+    s.held_bytes += e.weights;
+  for (const BackendConfig& device : config.backends)
+    s.asked += (s.asked.empty() ? "" : ",") + device.device_id();
+  s.gpu_layers = config.gpu_layers;
+  s.step_tokens = session.engine->options().max_step_tokens;
+  s.kv_type = type_name(session.engine->options().kv_type.value_or(MINFER_TYPE_F16));
+  if (const Gate* threads = session.host->gates().find("MINFER_CPU_THREADS"))
+    s.threads = threads->value_text();
+}
+
+Result<Session> load(const Options& options, const RunConfig& config) {
+  Session session;
+  MINFER_ASSIGN(session.host, app::open_host(config, options.gates));
+  app::reset_peak_host_memory();
   const auto start = Clock::now();
-  if (test.prompt > 0) MINFER_TRY(feed(engine, batch, test.prompt, seed));
-  if (test.generate > 0) MINFER_TRY(generate(engine, batch, test.generate));
-  const double seconds = seconds_since(start);
-  return static_cast<double>(test.prompt + test.generate) * test.batch / seconds;
+  MINFER_ASSIGN(auto file, GgufFile::open(config.model));
+  MINFER_ASSIGN(session.model, Model::create(std::move(file)));
+  MINFER_ASSIGN(session.engine,
+                Engine::create(session.model, *session.host, room_for(options, config)));
+  session.subject->load_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  describe(options, config, session);
+  return session;
 }
 
-/// Labels of what a step of this test runs, without repeats.
-Result<void> note_kernels(Engine& engine, const Test& test, Measurement& out) {
-  const uint32_t tokens = test.generate > 0 && test.prompt == 0
-                              ? test.batch
-                              : std::min(test.prompt, engine.options().max_step_tokens);
-  MINFER_ASSIGN(const auto nodes, engine.explain(std::max(tokens, 1u)));
-  std::set<std::string> kernels;
-  std::set<std::string> devices;
-  for (const NodePlacement& n : nodes) {
-    devices.insert(n.device);
-    if ((n.op == "MatMul" || n.op == "Attention") && !n.kernel.empty()) kernels.insert(n.kernel);
+/// Units that are not on the first device although it was to take all it could.
+void note_places(const Session& session, std::vector<std::string>& notes) {
+  const Engine& engine = *session.engine;
+  if (session.subject->gpu_layers >= 0 || engine.devices().size() < 2) return;
+  size_t elsewhere = 0;
+  std::string reason;
+  for (const UnitPlacement& p : engine.placement()) {
+    if (p.device == 0) continue;
+    ++elsewhere;
+    if (reason.empty()) reason = p.passed_over;
   }
-  out.kernels.assign(kernels.begin(), kernels.end());
-  out.devices.assign(devices.begin(), devices.end());
+  if (elsewhere > 0)
+    notes.push_back(fmt::format("{} of {} units are not on {}: {}", elsewhere,
+                                engine.placement().size(), engine.devices()[0]->info().id, reason));
+}
+
+/// Matrix products and attention for which the backend knows a faster kernel than it took.
+Result<void> note_kernels(Engine& engine, const app::Workload& test,
+                          std::vector<std::string>& notes) {
+  const uint32_t tokens = test.prompt > 0 ? test.prompt + test.beside : test.batch;
+  MINFER_ASSIGN(const auto nodes, engine.explain(tokens));
+  std::set<std::string> seen;
+  for (const NodePlacement& n : nodes)
+    if (!n.why.empty() && seen.insert(n.why).second)
+      notes.push_back(fmt::format("{} {}: {}", n.op, n.kernel, n.why));
+  return {};
+}
+
+/// The devices of the kernels that ran, in the engine's order.
+std::vector<std::string> devices_of(const Engine& engine, const std::vector<OpTiming>& kernels) {
+  std::vector<std::string> out;
+  for (const auto& device : engine.devices()) {
+    const std::string& id = device->info().id;
+    if (std::any_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.device == id; }))
+      out.push_back(id);
+  }
+  return out;
+}
+
+Result<Record> run_test(const Session& session, const app::Workload& test, const ModelCost& cost,
+                        uint32_t repetitions) {
+  Engine& engine = *session.engine;
+  Record out;
+  out.subject = session.subject;
+  out.test = test;
+  out.work = cost.of(test, engine.options().max_step_tokens);
+  MINFER_ASSIGN(auto runner, app::WorkloadRunner::create(engine, test));
+  MINFER_ASSIGN(out.kernels, runner.trace(kTraceTokens));
+  out.devices = devices_of(engine, out.kernels);
+  note_places(session, out.fallbacks);
+  MINFER_TRY(note_kernels(engine, test, out.fallbacks));
+  MINFER_TRY(runner.run());
+  for (uint32_t i = 0; i < repetitions; ++i) {
+    MINFER_ASSIGN(const auto ran, runner.run());
+    out.tokens = ran.tokens;
+    out.seconds.push_back(ran.seconds);
+    if (ran.first_token_seconds > 0) out.first_token.push_back(ran.first_token_seconds);
+  }
+  return out;
+}
+
+Result<void> note_peaks(Session& session) {
+  Subject& s = *session.subject;
+  s.host_peak_bytes = app::peak_host_memory();
+  for (const auto& device : session.engine->devices()) {
+    MINFER_ASSIGN(const minfer_memory memory, device->memory());
+    s.device_peaks.push_back({device->info().id, memory.peak});
+  }
+  return {};
+}
+
+/// Measured when the engine is gone, so that its memory is free; once for all tests of the subject.
+void note_ceilings(Session& session, uint32_t type, CeilingCache& cache,
+                   std::span<Record> records) {
+  session.engine.reset();
+  for (Record& r : records)
+    if (r.devices.size() == 1)
+      r.ceilings = cache.of(*session.host, r.devices[0], type, session.model->file());
+}
+
+Result<void> run_subject(const Options& options, const RunConfig& config, CeilingCache& ceilings,
+                         std::vector<Record>& records) {
+  MINFER_ASSIGN(Session session, load(options, config));
+  MINFER_ASSIGN(const ModelCost cost,
+                ModelCost::create(*session.model,
+                                  session.engine->options().kv_type.value_or(MINFER_TYPE_F16)));
+  session.subject->quantization = type_name(cost.main_type());
+  const size_t first = records.size();
+  for (const app::Workload& test : options.tests) {
+    MINFER_ASSIGN(auto record, run_test(session, test, cost, options.repetitions));
+    log(LogLevel::kInfo, fmt::format("{}: {:.2f} t/s", test.name(), app::median(record.speeds())));
+    records.push_back(std::move(record));
+  }
+  MINFER_TRY(note_peaks(session));
+  if (options.ceilings)
+    note_ceilings(session, cost.main_type(), ceilings, std::span(records).subspan(first));
   return {};
 }
 
 }  // namespace
 
-std::string Test::name() const {
-  std::string out;
-  if (prompt > 0) out = fmt::format("pp{}", prompt);
-  if (generate > 0) out += fmt::format("{}tg{}", out.empty() ? "" : "+", generate);
-  if (depth > 0) out += fmt::format(" @ d{}", depth);
-  if (batch > 1) out += fmt::format(" x{}", batch);
+std::vector<double> Record::speeds() const {
+  std::vector<double> out;
+  for (const double s : seconds) out.push_back(static_cast<double>(tokens) / s);
   return out;
 }
 
-double Measurement::median() const {
-  std::vector<double> sorted = tokens_per_second;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t n = sorted.size();
-  return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
-}
-double Measurement::min() const {
-  return *std::min_element(tokens_per_second.begin(), tokens_per_second.end());
-}
-double Measurement::max() const {
-  return *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
+double Record::bytes_per_second() const {
+  return work.bytes / app::median(seconds);
 }
 
-Result<Measurement> run_test(Engine& engine, const Test& test, uint32_t repetitions) {
-  Measurement out;
-  out.test = test;
-  MINFER_TRY(repeat_once(engine, test, 1));
-  for (uint32_t i = 0; i < repetitions; ++i) {
-    MINFER_ASSIGN(const double speed, repeat_once(engine, test, 2 + i));
-    out.tokens_per_second.push_back(speed);
+double Record::flops_per_second() const {
+  return work.flops / app::median(seconds);
+}
+
+Result<std::vector<Record>> run_all(const Options& options) {
+  std::vector<Record> records;
+  CeilingCache ceilings;
+  for (const std::filesystem::path& model : options.models) {
+    for (const std::vector<BackendConfig>& place : options.places) {
+      RunConfig config = options.config;
+      config.model = model;
+      config.backends = place;
+      MINFER_TRY(run_subject(options, config, ceilings, records));
+    }
   }
-  MINFER_TRY(note_kernels(engine, test, out));
-  return out;
+  return records;
 }
 
 }  // namespace minfer::bench

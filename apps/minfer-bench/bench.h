@@ -1,43 +1,65 @@
-// Measurements of minfer-bench: prompt processing, generation at a depth, and batches of sequences.
+// The measurements of minfer-bench: every workload on every model in every place.
 //
-// Tokens are random (a fixed seed), so any model can be measured, with or without a tokenizer.
-// Every repetition is timed on its own after one that is not counted.
+// Each test is run twice without counting (once measured node by node, which tells what runs; once
+// as it will be timed), then timed `repetitions` times. Used by one thread.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "ceilings.h"
 #include "minfer/engine.h"
+#include "options.h"
+#include "samples.h"
+#include "work.h"
+#include "workload.h"
 
 namespace minfer::bench {
 
-/// What to run: `prompt` tokens then `generate` tokens, in `batch` sequences that each already hold
-/// `depth` positions.
-struct Test {
-  uint32_t prompt = 0;
-  uint32_t generate = 0;
-  uint32_t depth = 0;
-  uint32_t batch = 1;
-  std::string name() const;  ///< "pp512", "tg128", "pp512+tg128", with " @ d4096" and " x8"
+struct DevicePeak {
+  std::string device;
+  uint64_t bytes = 0;  ///< the most that the plugin held there
 };
 
-struct Measurement {
-  Test test;
-  std::vector<double> tokens_per_second;  ///< one per repetition, all sequences together
-  std::vector<std::string> kernels;       ///< labels of the matmul and attention kernels that ran
-  std::vector<std::string> devices;
-  double median() const;
-  double min() const;
-  double max() const;
+/// One model in one place.
+struct Subject {
+  std::string model;  ///< file
+  std::string name;   ///< general.name
+  std::string architecture;
+  std::string quantization;  ///< type of most of its bytes, e.g. "Q4_K"
+  uint64_t file_bytes = 0;   ///< of its tensors
+  uint64_t parameters = 0;
+  uint64_t held_bytes = 0;  ///< weights as the devices hold them
+  std::string asked;        ///< the --device list; empty: left to the program
+  int32_t gpu_layers = -1;
+  uint32_t step_tokens = 0;
+  std::string kv_type;
+  std::string threads;           ///< value of the CPU backend's gate; empty: no CPU backend
+  double load_seconds = 0;       ///< from the file's opening to the engine being ready
+  uint64_t host_peak_bytes = 0;  ///< resident, load and tests
+  std::vector<DevicePeak> device_peaks;
 };
 
-/// Runs one test `repetitions` times.
-Result<Measurement> run_test(Engine& engine, const Test& test, uint32_t repetitions);
+struct Record {
+  std::shared_ptr<const Subject> subject;
+  app::Workload test;
+  uint64_t tokens = 0;                 ///< of one repetition, all sequences together
+  std::vector<double> seconds;         ///< of each repetition
+  std::vector<double> first_token;     ///< seconds; empty: the test makes no token
+  std::vector<OpTiming> kernels;       ///< that ran, slowest first
+  std::vector<std::string> devices;    ///< that ran, in order of preference
+  std::vector<std::string> fallbacks;  ///< what ran elsewhere or slower than asked, and why
+  Work work;                           ///< of one repetition
+  Ceilings ceilings;                   ///< of the device, where one alone ran
 
-/// Positions one sequence needs for a test of at most 2^24 tokens each.
-inline uint32_t positions(const Test& t) {
-  return t.depth + t.prompt + t.generate;
-}
+  std::vector<double> speeds() const;  ///< tokens/s of each repetition
+  double bytes_per_second() const;     ///< at the median repetition
+  double flops_per_second() const;
+};
+
+/// Runs everything the options ask for, telling of each test in a log line.
+Result<std::vector<Record>> run_all(const Options& options);
 
 }  // namespace minfer::bench

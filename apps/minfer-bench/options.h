@@ -1,22 +1,29 @@
 // The command line of minfer-bench.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "bench.h"
 #include "host.h"
 #include "minfer/config.h"
 #include "minfer/result.h"
+#include "workload.h"
 
 namespace minfer::bench {
 
+enum class Format { kTable, kMarkdown, kCsv, kJson };
+
 struct Options {
-  RunConfig config;  ///< model, devices, plugins, layers, cache type and largest step
+  RunConfig config;  ///< plugins, layers, cache type and largest step
   std::vector<app::GateFlag> gates;
-  std::vector<Test> tests;
+  std::vector<std::filesystem::path> models;
+  std::vector<std::vector<BackendConfig>> places;  ///< a list of devices each; empty: the best
+  std::vector<app::Workload> tests;
   uint32_t repetitions = 5;
-  bool json = false;
+  bool ceilings = true;
+  Format format = Format::kTable;
+  std::string plot;  ///< file; empty: none
   bool quiet = false;
   bool help = false;
   bool version = false;

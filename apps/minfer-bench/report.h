@@ -1,4 +1,4 @@
-// How minfer-bench prints its measurements: a table, or JSON.
+// How minfer-bench prints its records: a table, Markdown, CSV or JSON.
 #pragma once
 
 #include <span>
@@ -8,18 +8,13 @@
 
 namespace minfer::bench {
 
-/// What was measured, beside the figures.
-struct Subject {
-  std::string model;  ///< file
-  std::string name;   ///< general.name
-  std::string architecture;
-  uint64_t weight_bytes = 0;  ///< as held on the devices
-  double load_seconds = 0;
-  uint32_t repetitions = 0;
-};
-
-std::string table_text(const Subject& subject, std::span<const Measurement> measurements);
-/// One object: the subject's fields and "tests", an array with samples, median, min, max, kernels.
-std::string json_text(const Subject& subject, std::span<const Measurement> measurements);
+/// For a terminal: a line for each test, then kernels, ceilings, memory and what fell back.
+std::string table_text(std::span<const Record> records);
+/// The same as a Markdown table with lists below it.
+std::string markdown_text(std::span<const Record> records);
+/// A line for each test with the scalar fields of json_text(), lists joined with ';'.
+std::string csv_text(std::span<const Record> records);
+/// One object, as docs/schema/minfer-bench.schema.json describes it.
+std::string json_text(std::span<const Record> records);
 
 }  // namespace minfer::bench
