@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     fragments_kernel(const float* x, int64_t stride, const float* weight, float weight_offset,
                      float eps, bool norm, int n, int tokens, const int32_t* valid, uint16_t* out,
                      float* scale) {
-  __shared__ float scratch[33];
+  __shared__ float scratch[2][32];  // one for each reduction
   const int64_t row = blockIdx.x;
   const int groups = n / 16;
   uint16_t* to = out + row * n;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int i = 0; i < 16; ++i) squares = fmaf(v[i], v[i], squares);
     }
-    values.factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(n) + eps);
+    values.factor = rsqrtf(block_sum(squares, scratch[0]) / static_cast<float>(n) + eps);
   }
   float largest = 0.f;
   for (int g = threadIdx.x; g < groups; g += kThreads) {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < 16; ++i) largest = fmaxf(largest, fabsf(v[i]));
   }
-  const float s = row_scale(block_max(largest, scratch));
+  const float s = row_scale(block_max(largest, scratch[1]));
   const float inverse = 1.f / s;
   for (int g = threadIdx.x; g < groups; g += kThreads) {
     values.get(g, v);
