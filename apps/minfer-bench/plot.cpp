@@ -32,8 +32,8 @@ using Lines = std::map<std::string, std::vector<Point>>;
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#e69f00", "#56b4e9", "#000000", "#f0e442"};
 
-constexpr double kWidth = 800, kHeight = 480;
-constexpr double kLeft = 80, kRight = 20, kTop = 20, kBottom = 60;
+constexpr double kWidth = 1000, kHeight = 480;
+constexpr double kLeft = 80, kRight = 280, kTop = 20, kBottom = 60;  // the names stand at the right
 constexpr int kTicks = 5;
 
 Axis pick_axis(std::span<const Record> records) {
@@ -177,7 +177,7 @@ std::string plot_svg(std::span<const Record> records) {
   for (const auto& [name, points] : lines) {
     const char* colour = kColours[i % std::size(kColours)];
     out += line_svg(points, scale, colour);
-    out += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n", kLeft + 12,
+    out += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n", kWidth - kRight + 16,
                        kTop + 14 + 16 * static_cast<double>(i), colour, escaped(name));
     ++i;
   }
