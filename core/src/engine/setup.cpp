@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "engine/device_choice.h"
 #include "engine/engine_impl.h"
@@ -16,12 +15,6 @@ namespace {
 /// Rounds of placing and compiling: each one takes the arena and workspace that the round before
 /// measured off the budget for weights and KV.
 constexpr int kPlacementRounds = 8;
-
-/// Handles are never used twice in a process, so that plugins can key what they hold by them.
-uint64_t next_model_handle() {
-  static std::atomic<uint64_t> next{1};
-  return next++;
-}
 
 std::string_view kv_type_name(uint32_t type) {
   const TypeInfo* info = find_type(type);

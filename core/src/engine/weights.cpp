@@ -38,6 +38,11 @@ minfer_weight describe(const Model& model, uint64_t id, uint32_t uses) {
 
 }  // namespace
 
+uint64_t next_model_handle() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
+
 minfer_weight_unit UnitWeights::table(uint64_t model) const {
   minfer_weight_unit out{};
   out.struct_size = sizeof out;

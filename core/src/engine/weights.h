@@ -17,6 +17,10 @@
 
 namespace minfer {
 
+/// A handle for minfer_split.model and imports. Never used twice in a process, so that plugins can
+/// key what they hold by it.
+uint64_t next_model_handle();
+
 /// The weights of one unit as the ABI takes them. `weights` points into the model's file.
 struct UnitWeights {
   uint32_t unit = 0;
