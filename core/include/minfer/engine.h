@@ -2,6 +2,20 @@
 //
 // Engine is used by one thread at a time. Everything is allocated by create(); steps allocate
 // nothing. Errors of a step leave the sequences as they were before it, unless the device was lost.
+//
+// From a file to an answer (examples/engine is this as a program, with its CMakeLists.txt):
+//
+//   MINFER_ASSIGN(auto file, GgufFile::open("model.gguf"));
+//   MINFER_ASSIGN(auto model, Model::create(file));
+//   MINFER_ASSIGN(auto tokenizer, Tokenizer::create(*file));
+//   MINFER_ASSIGN(auto host, PluginHost::load({}));            // must outlive the engine
+//   MINFER_TRY(host->gates().resolve({}));                     // defaults and the environment
+//   MINFER_TRY(host->enumerate());
+//   MINFER_ASSIGN(auto engine, Engine::create(model, *host, {}));
+//   MINFER_ASSIGN(auto sequence, engine->sequence_new());
+//   MINFER_ASSIGN(auto first, engine->prefill(sequence, tokenizer->encode("Once", false, true)));
+//   MINFER_ASSIGN(auto rest, engine->decode_greedy(sequence, first.arg_max[0], 31,
+//                                                  tokenizer->end_tokens(), {}));
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,32 @@
+# Shared by the SDK's tests: an installed tree of this build, a tiny model, and examples built against
+# it as strangers would build them. Sourced; expects MINFER_SOURCE_DIR, MINFER_BINARY_DIR and
+# MINFER_SDK_DIR (the installed tree, made by install_test.sh) in the environment.
+
+source_dir=${MINFER_SOURCE_DIR:?}
+binary_dir=${MINFER_BINARY_DIR:?}
+prefix=${MINFER_SDK_DIR:?}/tree
+tiny=$MINFER_SDK_DIR/tiny.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say() { printf '%s\n' "-- $*" >&2; }
+die() { printf '%s\n' "error: $*" >&2; exit 1; }
+# ctest counts status 77 as a skipped test and shows the reason.
+skip() { printf '%s\n' "skipped: $*" >&2; exit 77; }
+
+# Programs and plugins come from the installed tree alone.
+unset MINFER_PLUGIN_PATH
+prefix_pkgconfig=$(dirname "$(find "$prefix" -name minfer-core.pc)") || true
+
+# build_example NAME [CMAKE-ARGUMENT...]: examples/NAME, copied out of the tree first, into $work/NAME.
+build_example() {
+  local name=$1
+  shift
+  cp -r "$source_dir/examples/$name" "$work/$name-source"
+  cmake -G Ninja -S "$work/$name-source" -B "$work/$name" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON "$@" >"$work/log" 2>&1 &&
+    cmake --build "$work/$name" >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    die "examples/$name does not build against $prefix"
+  }
+}
