@@ -8,7 +8,7 @@ namespace minfer::ab {
 namespace {
 
 /// A sample is at least this long, so that the clock and a switch of threads do not matter.
-constexpr double kSampleSeconds = 0.05;
+constexpr double kSampleSeconds = 0.02;
 constexpr uint32_t kMaxRuns = 1000;
 /// Tokens generated after a switch and before the clock starts: caches and captured variants of the
 /// other side are gone by then.
