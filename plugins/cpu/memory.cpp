@@ -65,7 +65,8 @@ Allocation::Allocation(MemoryCounter& counter, uint64_t bytes, const char* what)
     data_ = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, align_up(bytes)));
   }
   if (data_ == nullptr) {
-    throw Failure(MINFER_OOM_HOST, "cpu: the system has no %.2f GiB for %s", gib(bytes), what);
+    throw Failure(MINFER_OOM_HOST, "cpu: the system has no %.1f KiB for %s",
+                  static_cast<double>(bytes) / 1024, what);
   }
   counter.add(bytes);
 }

@@ -30,10 +30,12 @@ double expected_norm(const Weight& w, int64_t nt) {
   return std::sqrt(squares * static_cast<double>(nt));
 }
 
-// The tolerances of docs/operators.md.
-double tolerance(uint32_t type, bool reference) {
-  if (reference || type == MINFER_TYPE_F32) return 1e-5;
-  return type == MINFER_TYPE_F16 || type == MINFER_TYPE_BF16 ? 1e-3 : 2e-2;
+// The tolerances of docs/operators.md. They are about norms of many outputs; the error of a few is
+// that of a few draws, and can be larger by chance.
+double tolerance(uint32_t type, bool reference, int64_t outputs = 1000) {
+  const double chance = 1.0 + 2.0 / std::sqrt(static_cast<double>(std::max<int64_t>(1, outputs)));
+  if (reference || type == MINFER_TYPE_F32) return 1e-5 * chance;
+  return (type == MINFER_TYPE_F16 || type == MINFER_TYPE_BF16 ? 1e-3 : 2e-2) * chance;
 }
 
 int64_t block_of(uint32_t type) {
@@ -69,7 +71,7 @@ void every_type_over_shapes(Bench& bench) {
         session.run({shape.nt, 1, 1, 0});
         auto ref = matmul_reference(weight, values.data(), shape.nt, {});
         ref.resize(static_cast<size_t>(shape.od * (shape.nt + 2)), 0.0);
-        const double limit = tolerance(type, bench.exact);
+        const double limit = tolerance(type, bench.exact, shape.od * shape.nt);
         const double norm = expected_norm(weight, shape.nt);
         expect_below(relative_error(session.get<float>(plain), ref, norm), limit, session.label(0));
         ref = matmul_reference(weight, values.data(), shape.nt, bias.values);
@@ -138,7 +140,8 @@ void shared_activation_and_strided_results(Bench& bench) {
     for (int64_t t = 0; t < nt; ++t) {
       part.insert(part.end(), got.begin() + t * 128 + at, got.begin() + t * 128 + at + rows[i]);
     }
-    expect_below(relative_error(part, matmul_reference(weights[i], dense.data(), nt, {})),
+    expect_below(relative_error(part, matmul_reference(weights[i], dense.data(), nt, {}),
+                                expected_norm(weights[i], nt)),
                  tolerance(types[i], bench.exact));
     at += rows[i];
   }
@@ -244,7 +247,7 @@ void by_id_picks_experts(Bench& bench) {
     for (const int64_t places : {1, 3}) {
       for (const bool shared : {true, false}) {
         for (const uint32_t nt : {0u, 1u, 6u, 29u}) {
-          const int64_t id = 256, od = 37, experts = 5;
+          constexpr int64_t id = 256, od = 37, experts = 5;
           variant(fmt::format("{} places {} shared {} tokens {}", minfer_type_name(type), places,
                               shared, nt),
                   [&] {
@@ -276,8 +279,10 @@ void by_id_picks_experts(Bench& bench) {
                       }
                     }
                     ref.resize(static_cast<size_t>(od * places * 30), 0.0);
-                    expect_below(relative_error(session.get<float>(out), ref),
-                                 tolerance(type, bench.exact));
+                    const double norm =
+                        expected_norm(weight, nt * places) / std::sqrt(double{experts});
+                    expect_below(relative_error(session.get<float>(out), ref, norm),
+                                 tolerance(type, bench.exact, od * places * nt));
                   });
         }
       }
@@ -286,12 +291,12 @@ void by_id_picks_experts(Bench& bench) {
 }
 
 constexpr Case kCases[] = {
-    {"Matmul.EveryTypeOverShapes", every_type_over_shapes},
-    {"Matmul.OddRowsOfPlainTypes", odd_rows_of_plain_types},
-    {"Matmul.SharedActivationAndStridedResults", shared_activation_and_strided_results},
-    {"Matmul.TiedWeightIsHeldOnce", tied_weight_is_held_once},
-    {"Matmul.GatedProductOfTwoMatrices", gated_product_of_two_matrices},
-    {"Matmul.ByIdPicksExperts", by_id_picks_experts},
+    {"matmul.EveryTypeOverShapes", every_type_over_shapes},
+    {"matmul.OddRowsOfPlainTypes", odd_rows_of_plain_types},
+    {"matmul.SharedActivationAndStridedResults", shared_activation_and_strided_results},
+    {"matmul.TiedWeightIsHeldOnce", tied_weight_is_held_once},
+    {"matmul.GatedProductOfTwoMatrices", gated_product_of_two_matrices},
+    {"matmul.ByIdPicksExperts", by_id_picks_experts},
 };
 
 }  // namespace
