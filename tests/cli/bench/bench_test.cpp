@@ -163,6 +163,24 @@ TEST_F(Bench, ASlowerKernelThanTheBestIsMarked) {
   EXPECT_NE(table.out.find("* pp9 on cpu:0: "), std::string::npos) << table.out;
 }
 
+TEST_F(Bench, ADeviceThatTakesLessThanAskedIsMarked) {
+  const std::vector<std::string> common = {
+      "-m", model(), "--plugin", MINFER_PROXY, "--device", "proxy,cpu",     "-p",    "9",
+      "-n", "0",     "-r",       "1",          "--quiet",  "--no-ceilings", "--json"};
+  const auto whole = parsed(run_tool(MINFER_BENCH, common)).at("tests").as_array().at(0);
+  EXPECT_EQ(boost::json::serialize(whole.at("devices")), "[\"proxy:0\"]");
+  EXPECT_TRUE(whole.at("fallbacks").as_array().empty());
+  std::vector<std::string> refusing = common;
+  refusing.insert(refusing.end(), {"--gate", "MINFER_PROXY_REFUSE=1"});
+  const auto part = parsed(run_tool(MINFER_BENCH, refusing)).at("tests").as_array().at(0);
+  EXPECT_EQ(boost::json::serialize(part.at("devices")), "[\"proxy:0\",\"cpu:0\"]");
+  EXPECT_EQ(part.at("backends").as_string(), "proxy,cpu");
+  ASSERT_EQ(part.at("fallbacks").as_array().size(), 1u);
+  const std::string note(part.at("fallbacks").as_array().at(0).as_string());
+  EXPECT_NE(note.find("are not on proxy:0"), std::string::npos) << note;
+  EXPECT_NE(note.find("no attention here"), std::string::npos) << note;
+}
+
 TEST_F(Bench, CsvHasALineForEachTestAndTheFieldsOfJson) {
   const ToolResult result = bench({"-p", "3", "-n", "2", "-r", "2", "-o", "csv", "--quiet"});
   EXPECT_EQ(result.status, 0) << result.err;

@@ -1,4 +1,4 @@
-// A backend for tests of minfer-ab: the CPU plugin behind gates whose effect is known.
+// A backend for tests of the tools: the CPU plugin behind gates whose effect is known.
 //
 // Every call is passed on to the CPU plugin through the C ABI; plans are wrapped. What its gates do
 // is stated at their table. It exists so that a comparison can be shown to find what was planted
@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum GateIndex : uint32_t { kDelay, kNull, kHidden, kWrong, kRounding, kReimport, kGates };
+enum GateIndex : uint32_t { kDelay, kNull, kHidden, kWrong, kRounding, kReimport, kRefuse, kGates };
 
 constexpr minfer_gate bool_gate(const char* name, const char* help, uint32_t scope,
                                 uint32_t affects_numerics) {
@@ -34,6 +34,7 @@ constexpr minfer_gate kGateTable[kGates] = {
     bool_gate("MINFER_PROXY_ROUNDING", "Logits are rounded where nothing is declared.",
               MINFER_SCOPE_PLAN, 0),
     bool_gate("MINFER_PROXY_REIMPORT", "A null gate of scope load.", MINFER_SCOPE_LOAD, 0),
+    bool_gate("MINFER_PROXY_REFUSE", "The device takes no attention.", MINFER_SCOPE_LOAD, 0),
 };
 
 const minfer_plugin* inner = nullptr;
@@ -59,8 +60,18 @@ minfer_status device_open(uint32_t index, const minfer_gate_values*, minfer_devi
                           minfer_error* error) {
   return inner->device_open(index, nullptr, out, error);
 }
-minfer_status supports(minfer_device* device, const minfer_split* split, const minfer_gate_values*,
-                       minfer_verdict* out, minfer_error* error) {
+minfer_status supports(minfer_device* device, const minfer_split* split,
+                       const minfer_gate_values* gates, minfer_verdict* out, minfer_error* error) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(split->nodes);
+  for (uint32_t i = 0; i < split->n_nodes && gate(gates, kRefuse) != 0; ++i) {
+    const auto* node = reinterpret_cast<const minfer_node*>(bytes + size_t{i} * split->node_stride);
+    if (node->op != MINFER_OP_ATTENTION) continue;
+    out->supported = 0;
+    out->node = i;
+    out->tensor = MINFER_NONE;
+    std::snprintf(out->reason, sizeof out->reason, "no attention here");
+    return MINFER_OK;
+  }
   return inner->supports(device, split, nullptr, out, error);
 }
 minfer_status weights_size(minfer_device* device, const minfer_weight_unit* unit,
