@@ -6,7 +6,7 @@ usage: record_transformers.py OUT.json         (needs: pip install torch transfo
 Weights are not stored: both sides draw them from the tensor's GGUF name. Element i of a tensor is
 splitmix64(fnv1a64(name) + i * 0x9e3779b97f4a7c15) >> 40, a 24-bit integer u, as
 (u / 2^23 - 1) * sqrt(3 / row length) for matrices, 1 + 0.2 * (u / 2^23 - 1) for norm weights and
-0.2 * (u / 2^23 - 1) for biases. tests/golden/tiny_models.cpp builds the GGUF files by the same rule.
+0.2 * (u / 2^23 - 1) for biases. apps/minfer-conformance/tiny_models.cpp builds the GGUF files by the same rule.
 """
 import json, math, sys
 import numpy as np

@@ -20,11 +20,9 @@ namespace {
 
 class ToGoogleTest : public Listener {
  public:
-  void variant(const std::string&) override {}
   void failed(const std::string& text) override { ADD_FAILURE() << text; }
   /// The matrix is for plugins that claim all of it.
   void refused(const std::string& reason) override { ADD_FAILURE() << "refused: " << reason; }
-  void note(const std::string&) override {}
 };
 
 class MatrixTest : public testing::Test {

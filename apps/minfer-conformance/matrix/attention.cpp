@@ -390,12 +390,12 @@ void pages_copy_and_travel(Bench& bench) {
 }
 
 constexpr Case kCases[] = {
-    {"Attention.EveryCacheTypeAndPageSize", every_cache_type_and_page_size},
-    {"Attention.HeadsAndGroups", heads_and_groups},
-    {"Attention.WindowsSoftCapsSinksAndBidirectional", windows_soft_caps_sinks_and_bidirectional},
-    {"Attention.LongContextDecode", long_context_decode},
-    {"Attention.LargeScoresStayFinite", large_scores_stay_finite},
-    {"Attention.PagesCopyAndTravel", pages_copy_and_travel},
+    {"attention.EveryCacheTypeAndPageSize", every_cache_type_and_page_size},
+    {"attention.HeadsAndGroups", heads_and_groups},
+    {"attention.WindowsSoftCapsSinksAndBidirectional", windows_soft_caps_sinks_and_bidirectional},
+    {"attention.LongContextDecode", long_context_decode},
+    {"attention.LargeScoresStayFinite", large_scores_stay_finite},
+    {"attention.PagesCopyAndTravel", pages_copy_and_travel},
 };
 
 }  // namespace

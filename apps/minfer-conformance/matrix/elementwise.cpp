@@ -230,14 +230,14 @@ void gated_pairs(Bench& bench) {
 }
 
 constexpr Case kCases[] = {
-    {"Elementwise.AddAndMulRepeatTheSecondOperand", add_and_mul_repeat_the_second_operand},
-    {"Elementwise.AddTakesAWeight", add_takes_a_weight},
-    {"Elementwise.Scale", scale},
-    {"Elementwise.Silu", silu},
-    {"Elementwise.Gelu", gelu},
-    {"Elementwise.SoftCap", soft_cap},
-    {"Elementwise.ViewsReadAndWriteOnlyWhatTheyCover", views_read_and_write_only_what_they_cover},
-    {"Elementwise.GatedPairs", gated_pairs},
+    {"elementwise.AddAndMulRepeatTheSecondOperand", add_and_mul_repeat_the_second_operand},
+    {"elementwise.AddTakesAWeight", add_takes_a_weight},
+    {"elementwise.Scale", scale},
+    {"elementwise.Silu", silu},
+    {"elementwise.Gelu", gelu},
+    {"elementwise.SoftCap", soft_cap},
+    {"elementwise.ViewsReadAndWriteOnlyWhatTheyCover", views_read_and_write_only_what_they_cover},
+    {"elementwise.GatedPairs", gated_pairs},
 };
 
 }  // namespace

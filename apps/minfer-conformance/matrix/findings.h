@@ -20,13 +20,15 @@ class Listener {
  public:
   virtual ~Listener() = default;
   /// A variant begins: one combination of type, shape and parameters. Empty when it is over.
-  virtual void variant(const std::string& label) = 0;
+  virtual void variant(const std::string&) {}
   /// An expectation did not hold.
   virtual void failed(const std::string& text) = 0;
   /// The device does not offer what the variant needs, in its own words.
   virtual void refused(const std::string& reason) = 0;
-  /// A measured figure or remark that is no fault.
-  virtual void note(const std::string& text) = 0;
+  /// A remark that is no fault.
+  virtual void note(const std::string&) {}
+  /// Something measured, e.g. "matmul q4_k 4096x4096 x 1", 12.5, "GB/s".
+  virtual void figure(const std::string&, double, const std::string&) {}
 };
 /// `listener` must outlive all checks that run after the call.
 void set_listener(Listener& listener);

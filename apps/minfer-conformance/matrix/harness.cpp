@@ -8,6 +8,7 @@
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "minfer/quant_blocks.h"
 
@@ -70,6 +71,22 @@ Settings& settings() {
 const minfer_plugin& plugin() {
   static const minfer_plugin* table = load();
   return *table;
+}
+
+std::string describe_device(uint32_t index) {
+  minfer_error error = {};
+  uint32_t n = 0;
+  require_ok(plugin().device_enumerate(nullptr, 0, 0, &n, &error), error, "device_enumerate");
+  if (n == 0) throw Refused(error.text[0] != 0 ? error.text : "the plugin offers none");
+  if (index >= n) throw Refused(fmt::format("device {} does not exist, there are {}", index, n));
+  minfer_device_info info{};
+  info.struct_size = sizeof info;
+  std::vector<minfer_device_info> all(n, info);
+  MINFER_CALL(device_enumerate, all.data(), sizeof info, n, &n);
+  const minfer_device_info& it = all[index];
+  if (it.score == 0) throw Refused(it.reason != nullptr ? it.reason : "unusable, without a reason");
+  return fmt::format("{}:{}, {}; {} {}", plugin().backend, index, it.name,
+                     it.details != nullptr ? it.details : "", plugin().version);
 }
 
 void require_ok(minfer_status status, const minfer_error& error, const char* function) {
@@ -140,6 +157,11 @@ Memory::~Memory() {
 
 void Memory::poison() {
   const std::vector<uint8_t> all(bytes, kPoison);
+  write(0, all.data(), all.size());
+}
+
+void Memory::clear() {
+  const std::vector<uint8_t> all(bytes, 0);
   write(0, all.data(), all.size());
 }
 
@@ -427,12 +449,14 @@ minfer_verdict ask_support(Device& device, Split& split) {
   return verdict;
 }
 
-Session::Session(Device& device, Split& split) : device_(device), split_(split) {
+Session::Session(Device& device, Split& split, const minfer_split* as)
+    : device_(device), split_(split) {
   const minfer_verdict verdict = ask_support(device, split);
   if (verdict.supported != 1) throw Refused(verdict.reason);
   weights_ = std::make_unique<Weights>(device, split);
   info_.struct_size = sizeof info_;
-  MINFER_CALL(plan_compile, device.handle, split.abi(), &device.gates, &plan_, &info_);
+  MINFER_CALL(plan_compile, device.handle, as != nullptr ? as : split.abi(), &device.gates, &plan_,
+              &info_);
   for (uint32_t i = 0; i < split.tensors.size(); ++i) {
     const minfer_tensor& t = split.tensors[i];
     if (t.view_of != MINFER_NONE || t.kind == MINFER_TENSOR_WEIGHT) continue;
@@ -467,8 +491,18 @@ void Session::bind() {
   bindings.kv = kv.data();
   bindings.workspace = workspace_->buffer;
   bindings.workspace_offset = workspace_->start;
-  bindings.generation = 1;
+  bindings.generation = ++generation_;
   MINFER_CALL(plan_bind, plan_, &bindings);
+}
+
+void Session::move() {
+  // What was there before lives until the new memory is, so that no address comes back.
+  const auto old = std::exchange(memory_, {});
+  for (const auto& [index, memory] : old)
+    memory_[index] = std::make_unique<Memory>(device_, memory->bytes);
+  const auto old_workspace =
+      std::exchange(workspace_, std::make_unique<Memory>(device_, info_.workspace_bytes));
+  bind();
 }
 
 void Session::write(uint32_t tensor, const void* data, uint64_t bytes) {

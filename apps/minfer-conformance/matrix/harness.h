@@ -28,6 +28,8 @@ Settings& settings();
 
 /// The plugin's table; loaded once. Throws std::runtime_error with the reason.
 const minfer_plugin& plugin();
+/// Name, details and version of a device; throws Refused with the reason where it is not usable.
+std::string describe_device(uint32_t index);
 /// What plugins are given as the host: its log lines go nowhere.
 const minfer_host& host();
 /// Whether the plugin declares a gate of this name.
@@ -74,6 +76,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   void poison();
+  void clear();  ///< all zeros
   void write(uint64_t offset, const void* data, uint64_t bytes);
   void read(uint64_t offset, void* data, uint64_t bytes);
   /// True while nobody wrote outside the `bytes` asked for.
@@ -187,7 +190,8 @@ struct Counts {
 /// does not support it.
 class Session {
  public:
-  Session(Device& device, Split& split);
+  /// `as`: what is compiled instead of `split`; another form of the same graph.
+  Session(Device& device, Split& split, const minfer_split* as = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -205,7 +209,11 @@ class Session {
     memory_.at(tensor)->read(0, values.data(), values.size() * sizeof(T));
     return values;
   }
+  /// Gives every tensor and the workspace other memory and binds the plan to it. What was set is
+  /// lost.
+  void move();
   std::string label(uint32_t node);
+  Memory& memory(uint32_t tensor) { return *memory_.at(tensor); }
   Memory& region(uint32_t kv) { return *regions_[kv]; }
   minfer_plan* plan() { return plan_; }
   minfer_plan_info info() const { return info_; }
@@ -222,6 +230,7 @@ class Session {
   std::map<uint32_t, std::unique_ptr<Memory>> memory_;
   std::vector<std::unique_ptr<Memory>> regions_;
   std::unique_ptr<Memory> workspace_;
+  uint64_t generation_ = 0;
 };
 
 /// ‖out − ref‖ / ‖ref‖; infinity when a value is not finite where the reference is. `least_norm`

@@ -144,9 +144,9 @@ void several_nodes_share_or_separate_their_angles(Bench& bench) {
 }
 
 constexpr Case kCases[] = {
-    {"Rope.BothModesWholeAndPartial", both_modes_whole_and_partial},
-    {"Rope.LinearAndYarnScaling", linear_and_yarn_scaling},
-    {"Rope.SeveralNodesShareOrSeparateTheirAngles", several_nodes_share_or_separate_their_angles},
+    {"rope.BothModesWholeAndPartial", both_modes_whole_and_partial},
+    {"rope.LinearAndYarnScaling", linear_and_yarn_scaling},
+    {"rope.SeveralNodesShareOrSeparateTheirAngles", several_nodes_share_or_separate_their_angles},
 };
 
 }  // namespace

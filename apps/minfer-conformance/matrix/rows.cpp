@@ -288,15 +288,15 @@ void get_rows_of_an_activation(Bench& bench) {
 }
 
 constexpr Case kCases[] = {
-    {"RowOps.RmsNorm", rms_norm},
-    {"RowOps.RmsNormPerHeadOfAView", rms_norm_per_head_of_a_view},
-    {"RowOps.AddThenNormKeepsBoth", add_then_norm_keeps_both},
-    {"RowOps.Softmax", softmax},
-    {"RowOps.TopKBreaksTiesByIndex", top_k_breaks_ties_by_index},
-    {"RowOps.ArgMaxTakesTheLowestIndexAndNeverNan", arg_max_takes_the_lowest_index_and_never_nan},
-    {"RowOps.ConcatAlongEveryAxis", concat_along_every_axis},
-    {"RowOps.GetRowsOfAWeightIsExact", get_rows_of_a_weight_is_exact},
-    {"RowOps.GetRowsOfAnActivation", get_rows_of_an_activation},
+    {"rows.RmsNorm", rms_norm},
+    {"rows.RmsNormPerHeadOfAView", rms_norm_per_head_of_a_view},
+    {"rows.AddThenNormKeepsBoth", add_then_norm_keeps_both},
+    {"rows.Softmax", softmax},
+    {"rows.TopKBreaksTiesByIndex", top_k_breaks_ties_by_index},
+    {"rows.ArgMaxTakesTheLowestIndexAndNeverNan", arg_max_takes_the_lowest_index_and_never_nan},
+    {"rows.ConcatAlongEveryAxis", concat_along_every_axis},
+    {"rows.GetRowsOfAWeightIsExact", get_rows_of_a_weight_is_exact},
+    {"rows.GetRowsOfAnActivation", get_rows_of_an_activation},
 };
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "alloc_counter.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -14,6 +17,14 @@ namespace {
 
 std::atomic<bool> g_counting{false};
 std::atomic<uint64_t> g_count{0};
+constexpr uint64_t kMaxCallers = 4096;
+void* g_callers[kMaxCallers];
+
+[[maybe_unused]] void count(void* caller) {
+  if (!g_counting) return;
+  const uint64_t i = g_count++;
+  if (i < kMaxCallers) g_callers[i] = caller;
+}
 
 }  // namespace
 
@@ -25,26 +36,28 @@ void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 
 void* malloc(size_t bytes) {
-  if (g_counting) ++g_count;
+  count(__builtin_return_address(0));
   return __libc_malloc(bytes);
 }
 void* calloc(size_t n, size_t bytes) {
-  if (g_counting) ++g_count;
+  count(__builtin_return_address(0));
   return __libc_calloc(n, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-  if (g_counting) ++g_count;
+  count(__builtin_return_address(0));
   return __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-  if (g_counting) ++g_count;
+  count(__builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
-  return memalign(alignment, bytes);
+  count(__builtin_return_address(0));
+  return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  *out = memalign(alignment, bytes);
+  count(__builtin_return_address(0));
+  *out = __libc_memalign(alignment, bytes);
   return *out ? 0 : ENOMEM;
 }
 }
@@ -64,6 +77,23 @@ void start_counting() {
 uint64_t stop_counting() {
   g_counting = false;
   return g_count;
+}
+
+std::vector<AllocatingLibrary> allocating_libraries() {
+  std::vector<AllocatingLibrary> out;
+  for (uint64_t i = 0; i < std::min<uint64_t>(g_count, kMaxCallers); ++i) {
+    Dl_info info{};
+    const bool known = ::dladdr(g_callers[i], &info) != 0 && info.dli_fname != nullptr;
+    const std::string path = known ? info.dli_fname : "unknown";
+    const auto found = std::find_if(out.begin(), out.end(),
+                                    [&](const AllocatingLibrary& one) { return one.path == path; });
+    if (found == out.end()) {
+      out.push_back({path, 1});
+    } else {
+      ++found->calls;
+    }
+  }
+  return out;
 }
 
 }  // namespace minfer::testing

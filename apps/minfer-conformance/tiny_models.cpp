@@ -20,29 +20,6 @@ struct TensorSpec {
   std::vector<int64_t> ne;
 };
 
-/// The rule in record_transformers.py: splitmix64 over the FNV-1a hash of the name.
-std::vector<float> values(const TensorSpec& spec) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : spec.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  int64_t n = 1;
-  for (const int64_t d : spec.ne) n *= d;
-  const bool norm = spec.name.ends_with("norm.weight");
-  const bool bias = spec.name.ends_with(".bias");
-  const double scale = std::sqrt(3.0 / static_cast<double>(spec.ne[0]));
-  std::vector<float> out(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    uint64_t z = hash + static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    const double u = static_cast<double>(z >> 40) / (1 << 23) - 1.0;
-    out[static_cast<size_t>(i)] = static_cast<float>(norm   ? 1.0 + 0.2 * u
-                                                     : bias ? 0.2 * u
-                                                            : u * scale);
-  }
-  return out;
-}
-
 std::vector<TensorSpec> tensors_of(const TinyModel& model, int64_t layers, int64_t head_dim) {
   const bool gemma = model.arch == "gemma3";
   const bool qk_norm = gemma || model.arch == "qwen3";
@@ -100,6 +77,29 @@ void add_metadata(GgufWriter& writer, const TinyModel& model, uint32_t layers, u
 
 }  // namespace
 
+// The rule in record_transformers.py: splitmix64 over the FNV-1a hash of the name.
+std::vector<float> tiny_weights(const std::string& name, const std::vector<int64_t>& ne) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  int64_t n = 1;
+  for (const int64_t d : ne) n *= d;
+  const bool norm = name.ends_with("norm.weight");
+  const bool bias = name.ends_with(".bias");
+  const double scale = std::sqrt(3.0 / static_cast<double>(ne[0]));
+  std::vector<float> out(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    uint64_t z = hash + static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    const double u = static_cast<double>(z >> 40) / (1 << 23) - 1.0;
+    out[static_cast<size_t>(i)] = static_cast<float>(norm   ? 1.0 + 0.2 * u
+                                                     : bias ? 0.2 * u
+                                                            : u * scale);
+  }
+  return out;
+}
+
 Result<void> write_tiny_model(const std::filesystem::path& path, const TinyModel& model) {
   const bool wide_head = model.arch == "qwen3" || model.arch == "gemma3";
   const uint32_t head_dim = wide_head ? 32 : static_cast<uint32_t>(kWidth / kHeads);
@@ -119,7 +119,7 @@ Result<void> write_tiny_model(const std::filesystem::path& path, const TinyModel
     return writer.write(
         {reinterpret_cast<const uint8_t*>(data.data()), data.size() * sizeof(float)});
   };
-  for (const TensorSpec& spec : specs) MINFER_TRY(write(values(spec)));
+  for (const TensorSpec& spec : specs) MINFER_TRY(write(tiny_weights(spec.name, spec.ne)));
   if (!model.rope_freqs.empty()) MINFER_TRY(write(model.rope_freqs));
   return writer.finish();
 }
