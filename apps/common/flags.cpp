@@ -116,10 +116,4 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-bool wants_json(int argc, const char* const* argv) {
-  for (int i = 1; i < argc; ++i)
-    if (argv[i] == std::string_view("--json")) return true;
-  return false;
-}
-
 }  // namespace minfer::app

@@ -69,7 +69,4 @@ class Flags {
 /// "a,b,c" into its parts; empty parts are dropped.
 std::vector<std::string> split_list(std::string_view text);
 
-/// Whether "--json" stands on a command line, which may be otherwise wrong: errors are then JSON.
-bool wants_json(int argc, const char* const* argv);
-
 }  // namespace minfer::app

@@ -11,8 +11,6 @@
 #include <exception>
 #include <new>
 
-#include "flags.h"
-
 namespace minfer::app {
 namespace {
 
@@ -34,6 +32,13 @@ Result<int> run_caught(int argc, char** argv, Result<int> (*command)(int, char**
   } catch (const std::exception& e) {
     return fail(ErrorCode::kInternal, e.what());
   }
+}
+
+/// Whether errors are to be JSON; the command line may be otherwise wrong.
+bool wants_json(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i)
+    if (argv[i] == std::string_view("--json")) return true;
+  return false;
 }
 
 }  // namespace

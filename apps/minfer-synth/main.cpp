@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <exception>
 #include <numbers>
 #include <vector>
 
+#include "files.h"
 #include "gguf/writer.h"
 #include "metadata.h"
 #include "options.h"
 #include "random_blocks.h"
 #include "tensor_plan.h"
+#include "terminal.h"
 
 namespace minfer::synth {
 namespace {
@@ -97,30 +97,16 @@ Result<std::string> generate(const Options& options) {
                      writer.data_bytes());
 }
 
-int report(const Error& error) {
-  fmt::print(stderr, "minfer-synth: {}\n", error.message());
-  return exit_status(error.code);
-}
-
-int run(int argc, char** argv) {
-  const auto options = parse_options(argc, argv);
-  if (!options) return report(options.error());
-  const Result<std::string> text = options->text ? *options->text : generate(*options);
-  if (!text) return report(text.error());
-  if (std::fputs(text->c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
-    return report({ErrorCode::kIo, "cannot write", "standard output", ""});
-  }
-  return 0;
+Result<int> run(int argc, char** argv) {
+  MINFER_ASSIGN(const Options options, parse_options(argc, argv));
+  if (options.text) return app::print(*options.text);
+  MINFER_ASSIGN(const std::string text, generate(options));
+  return app::print(text);
 }
 
 }  // namespace
 }  // namespace minfer::synth
 
 int main(int argc, char** argv) {
-  try {
-    return minfer::synth::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "minfer-synth: internal error: {}\n", error.what());
-    return minfer::exit_status(minfer::ErrorCode::kInternal);
-  }
+  return minfer::app::run_program("minfer-synth", argc, argv, minfer::synth::run);
 }

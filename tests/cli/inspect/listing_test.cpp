@@ -99,7 +99,21 @@ TEST(Listing, AFullDiskIsAnError) {
   const ToolResult result =
       run_tool(MINFER_INSPECT, {folder.write("a.gguf", awkward_file())}, "", "/dev/full");
   EXPECT_EQ(result.status, 5);
-  EXPECT_NE(result.err.find("cannot write"), std::string::npos);
+  EXPECT_NE(result.err.find("standard output: cannot be written: No space left on device"),
+            std::string::npos)
+      << result.err;
+}
+
+TEST(Listing, WithoutStandardErrorTheStatusTells) {
+  const std::string shell =
+      "\"$0\" /no/such/file 2>&-; echo $?; \"$0\" /no/such/file 2>/dev/full; echo $?";
+  EXPECT_EQ(run_tool("/bin/sh", {"-c", shell, MINFER_INSPECT}).out, "4\n4\n");
+}
+
+TEST(Listing, ErrorsAreJsonOnRequest) {
+  const auto error = boost::json::parse(inspect({"/no/such/file", "--json"}).err).as_object();
+  EXPECT_EQ(error.at("code").as_string(), "not-found");
+  EXPECT_EQ(error.at("exit_status").as_int64(), 4);
 }
 
 struct WrongUse {
@@ -127,7 +141,6 @@ TEST(Usage, WrongUseIsExplained) {
   for (const WrongUse& wrong : cases) {
     const ToolResult result = inspect(wrong.arguments);
     EXPECT_EQ(result.status, wrong.status) << result.err;
-    EXPECT_EQ(result.err.find("minfer-inspect: "), 0u) << result.err;
     EXPECT_NE(result.err.find(wrong.says), std::string::npos) << result.err;
     EXPECT_EQ(result.out, "");
   }
