@@ -1,4 +1,5 @@
-// Correctness and speed of the Hopper kernels alone: bench_hopper [tests|decode|prefill|all].
+// Correctness and speed of the Hopper kernels alone: bench_hopper [tests|batch|decode|prefill|all];
+// batch: tests and times of several decoded tokens only.
 //
 // First every kernel against float64 on the host, on random file blocks repacked by the plugin's
 // own kernel, with poisoned outputs; then the matrices of a Qwen2.5-7B Q4_K_M in CUDA graphs.
@@ -546,7 +547,21 @@ void test_prefill(const PrefillCase& c) {
   cudaFree(a.tiles), cudaFree(b.tiles);
 }
 
+void run_batch_tests() {
+  using V = std::vector<uint32_t>;
+  for (int tokens : {2, 5, 8, 9, 16}) {
+    for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
+      test_decode_batch(V{type}, 1024, 3584, tokens, false);
+      test_decode_batch(V{type}, 512, 40, tokens, false);
+      test_decode_batch(V{type, type}, 1024, 4864, tokens, true);
+    }
+    test_decode_batch(V{MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K}, 3584, 2080, tokens, false);
+    test_decode_batch(V{MINFER_TYPE_Q6_K}, 18944, 512, tokens, false);
+  }
+}
+
 void run_tests() {
+  run_batch_tests();
   using V = std::vector<uint32_t>;
   for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0,
                         MINFER_TYPE_Q4_0, MINFER_TYPE_Q5_0}) {
@@ -563,15 +578,6 @@ void run_tests() {
   test_decode_plain(V{MINFER_TYPE_Q8_0, MINFER_TYPE_Q5_0}, 896, {896, 128}, false);
   test_decode_plain(V{MINFER_TYPE_Q6_K}, 3584, {40000}, true);
   test_decode_gated(MINFER_TYPE_Q4_K, 3584, 18944);
-  for (int tokens : {2, 5, 8}) {
-    for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
-      test_decode_batch(V{type}, 1024, 3584, tokens, false);
-      test_decode_batch(V{type}, 512, 40, tokens, false);
-      test_decode_batch(V{type, type}, 1024, 4864, tokens, true);
-    }
-    test_decode_batch(V{MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K}, 3584, 2080, tokens, false);
-    test_decode_batch(V{MINFER_TYPE_Q6_K}, 18944, 512, tokens, false);
-  }
   for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
     for (int tokens : {1, 7, 16, 31, 64, 100, 250}) {
       for (bool gated : {false, true}) test_prefill({type, 768, 640, tokens, gated});
@@ -652,7 +658,8 @@ DecodeSegment decode_segment(const Matrix& m, float* out, const float* residual 
 /// The decode chain of the model; attention is left out, the query stands for its result.
 struct DecodeChain {
   const Model& model;
-  int n;  ///< tokens
+  int n;               ///< tokens
+  int most_warps = 0;  ///< of DecodeCall
   Buffer x{size_t{4} * n * Model::kEmbd, 0}, qkv{size_t{4} * n * 4608};
   Buffer logits{size_t{4} * n * Model::kVocab};
   Buffer normed{int8_rows_bytes(Model::kEmbd, n), 0}, attn{int8_rows_bytes(Model::kEmbd, n), 0};
@@ -667,6 +674,7 @@ struct DecodeChain {
       DecodeCall c;
       c.overlap = overlap;
       c.tokens = n;
+      c.most_warps = most_warps;
       c.id = Model::kEmbd;
       c.eps = 1e-6f;
       c.x = rows(normed, Model::kEmbd);
@@ -681,6 +689,7 @@ struct DecodeChain {
       DecodeCall o;
       o.overlap = overlap;
       o.tokens = n;
+      o.most_warps = most_warps;
       o.id = Model::kEmbd;
       o.x = rows(attn, Model::kEmbd);
       o.n_segments = 1;
@@ -694,6 +703,7 @@ struct DecodeChain {
       DecodeCall g;
       g.overlap = overlap;
       g.tokens = n;
+      g.most_warps = most_warps;
       g.id = Model::kEmbd;
       g.eps = 1e-6f;
       g.x = rows(normed2, Model::kEmbd);
@@ -716,6 +726,7 @@ struct DecodeChain {
     DecodeCall h;
     h.overlap = overlap;
     h.tokens = n;
+    h.most_warps = most_warps;
     h.id = Model::kEmbd;
     h.eps = 1e-6f;
     h.x = rows(normed, Model::kEmbd);
@@ -726,20 +737,20 @@ struct DecodeChain {
   }
 };
 
-void bench_decode(const Model& model) {
-  for (int tokens : {1, 2, 4, 8}) {
-    DecodeChain chain{model, tokens};
-    chain.x.put(random_floats(size_t{1} * tokens * Model::kEmbd, 77));
-    for (bool overlap : {true, false}) {
-      const double us = time_graph([&] { chain.run(overlap); }, 30);
-      add_line("decode chain, %d tokens %-12s %8.1f us  %.3f TB/s  %7.0f tok/s", tokens,
-               overlap ? "overlapped" : "plain graph", us, model.bytes / us * 1e-6,
-               tokens / us * 1e6);
-    }
-  }
+void bench_chain(const Model& model, int tokens, int most_warps, bool overlap) {
+  DecodeChain chain{model, tokens, most_warps};
+  chain.x.put(random_floats(size_t{1} * tokens * Model::kEmbd, 77));
+  const double us = time_graph([&] { chain.run(overlap); }, 30);
+  add_line("decode chain, %2d tokens, warps <= %2d, %-11s %8.1f us  %.3f TB/s  %7.0f tok/s", tokens,
+           most_warps, overlap ? "overlapped" : "plain graph", us, model.bytes / us * 1e-6,
+           tokens / us * 1e6);
+}
+
+/// One matrix after another of each kind, without the rest.
+void bench_matrices(const Model& model, int tokens) {
   const auto one = [&](const char* name, auto pick, int id, bool gated) {
     size_t bytes = 0;
-    Buffer rows(int8_rows_bytes(id, 1), 1), out(Model::kVocab * 4);
+    Buffer rows(int8_rows_bytes(id, tokens), 1), out(size_t{4} * tokens * Model::kFf);
     const double us = time_graph(
         [&] {
           bytes = 0;
@@ -747,7 +758,8 @@ void bench_decode(const Model& model) {
             DecodeCall c;
             c.id = id;
             c.overlap = true;
-            c.x = int8_rows_at(rows.data, id, 1);
+            c.tokens = tokens;
+            c.x = int8_rows_at(rows.data, id, tokens);
             c.gated = gated;
             for (const Matrix* m : pick(l)) {
               c.segments[c.n_segments++] = decode_segment(*m, out.as<float>());
@@ -757,7 +769,7 @@ void bench_decode(const Model& model) {
           }
         },
         20);
-    add_line("decode %-29s %7.2f us each     %.3f TB/s", name, us / Model::kLayers,
+    add_line("decode of %2d %-23s %7.2f us each     %.3f TB/s", tokens, name, us / Model::kLayers,
              bytes / us * 1e-6);
   };
   using List = std::vector<const Matrix*>;
@@ -777,6 +789,16 @@ void bench_decode(const Model& model) {
       Model::kEmbd, true);
   one(
       "down 18944x3584", [](const Layer& l) { return List{&l.down}; }, Model::kFf, false);
+}
+
+void bench_decode(const Model& model, const std::vector<int>& counts) {
+  for (int tokens : counts) {
+    bench_chain(model, tokens, 0, true);
+    if (tokens == 1) continue;
+    for (int warps : {7, 10, 14}) bench_chain(model, tokens, warps, true);
+  }
+  bench_chain(model, 1, 0, false);
+  for (int tokens : {1, 8, 16}) bench_matrices(model, tokens);
 }
 
 struct PrefillChain {
@@ -903,11 +925,13 @@ int main(int argc, char** argv) {
     run_tests();
     std::printf(g_all_right ? "all right\n" : "SOMETHING IS WRONG\n");
   }
+  if (what == "batch") run_batch_tests();
   if (what != "tests") {
     const Model model;
     std::printf("weights %.4f GB\n", model.bytes * 1e-9);
-    if (what != "prefill") bench_decode(model);
-    if (what != "decode") bench_prefill(model, {2, 8, 16, 32, 64, 128, 256, 512, 2048});
+    if (what != "prefill") bench_decode(model, {1, 2, 4, 8, 16});
+    if (what == "prefill" || what == "all")
+      bench_prefill(model, {2, 8, 16, 32, 64, 128, 256, 512, 2048});
   }
   std::printf("\n%s", g_table.c_str());
   return g_all_right ? 0 : 1;

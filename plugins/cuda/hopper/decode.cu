@@ -53,6 +53,26 @@ __device__ __forceinline__ float gather(const Params& p, int8_t* quants, BlockMe
   return squares;
 }
 
+/// Adds the warps' partial sums of a group; `start` holds the warps' first steps, lane by lane.
+/// Parts are [warp][group of the warp][row].
+__device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, const float* parts,
+                                           uint32_t start, int lane) {
+  const uint32_t end = __shfl_down_sync(~0u, start, 1);
+  const uint32_t low = group * p.steps;
+  const uint32_t mask =
+      __ballot_sync(~0u, lane < kWarps && start < end && start < low + p.steps && end > low);
+  const uint32_t first_group = start / p.steps;
+  const int first = __ffs(mask) - 1, last = 31 - __clz(mask);
+  const uint32_t part = first * p.max_parts + group - __shfl_sync(~0u, first_group, first);
+  parts += lane;
+  float v = parts[part * 32];
+  // Only the first warp of a group can have begun in an earlier one.
+  for (int w = first + 1; w <= last; ++w) {
+    if ((mask >> w) & 1) v += parts[w * p.max_parts * 32];
+  }
+  return v;
+}
+
 #endif  // MINFER_SM90A
 
 template <uint32_t First, uint32_t Second>
@@ -140,7 +160,10 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
   const bool padding = p.valid && __ldcg(p.valid) <= 0;
 #pragma unroll 1
   for (uint32_t u = first_unit + warp; u < end_unit; u += kWarps) {
-    finish<1>(p, u, parts, start, lane, 0, factor, padding);
+    const uint32_t group = u * p.unit_groups;
+    const float v = sum_parts(p, group, parts, start, lane);
+    const float up = p.unit_groups == 2 ? sum_parts(p, group + 1, parts, start, lane) : 0.f;
+    finish(p, u, v, up, lane, 0, factor, padding);
   }
 #endif
 }
@@ -154,19 +177,19 @@ const DecodePair kPairs[] = {MINFER_PAIR(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K),
                              MINFER_PAIR(MINFER_TYPE_Q4_0, MINFER_TYPE_Q8_0)};
 #undef MINFER_PAIR
 
-const DecodePair* find_pair(const uint32_t* types, int n) {
+DecodePair find_pair(const uint32_t* types, int n, int64_t tokens) {
+  if (tokens > 1) return find_batch_pair(types, n, tokens);
   for (const DecodePair& pair : kPairs) {
     if (std::all_of(types, types + n,
                     [&](uint32_t t) { return t == pair.first || t == pair.second; })) {
-      return &pair;
+      return pair;
     }
   }
-  return nullptr;
+  return {};
 }
 
-/// Shared memory beside the rings.
-uint32_t fixed_bytes(uint32_t id, uint32_t max_parts, bool batch) {
-  if (batch) return kWarps * max_parts * kMaxDecodeTokens * 128 + kMiscBytes;
+/// Shared memory of one token's kernel beside the rings.
+uint32_t fixed_bytes(uint32_t id, uint32_t max_parts) {
   return id + id / 32 * 16 + kWarps * max_parts * 128 + kMiscBytes;
 }
 
@@ -186,16 +209,29 @@ void add_segments(const DecodeCall& call, const DecodePair& pair, Params& p) {
   }
 }
 
+/// One token's launch; sets p.max_parts for blocks of `block_groups` groups at most.
+BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
+  // A warp's share is bytes, and the types of a pair differ by less than a factor of two.
+  const bool mixed = p.split_group > 0 && p.split_group < p.groups;
+  p.max_parts = std::min(block_groups, (mixed ? 2 : 1) * block_groups / kWarps + 2);
+  const uint32_t fixed = fixed_bytes(p.id, p.max_parts);
+  const auto largest =
+      static_cast<uint32_t>(std::max(step_bytes(pair.first), step_bytes(pair.second)));
+  const uint32_t ring = std::min((kSharedLimit - fixed) / kWarps / 128 * 128, kMaxSlots * largest);
+  if (ring < largest) return {};
+  return {kWarps, 0, ring, fixed + kWarps * ring};
+}
+
 }  // namespace
 
 bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens) {
   if (n < 1 || n > kMaxDecodeSegments || tokens < 1 || tokens > kMaxDecodeTokens) return false;
-  const bool batch = tokens > 1;
-  const DecodePair* pair = batch ? find_batch_pair(types, n) : find_pair(types, n);
-  if (!pair || id % step_k(pair->first) != 0) return false;
-  const int largest = std::max(step_bytes(pair->first), step_bytes(pair->second));
-  const uint32_t rings = kWarps * largest * (batch ? 1 : 2);
-  return fixed_bytes(static_cast<uint32_t>(id), 4, batch) + rings <= kSharedLimit;
+  const DecodePair pair = find_pair(types, n, tokens);
+  if (!pair.kernel || id % step_k(pair.first) != 0) return false;
+  const auto steps = static_cast<uint32_t>(id / step_k(pair.first));
+  if (tokens > 1) return batch_shape(pair, steps, tokens, true, 0).warps > 0;
+  const int largest = std::max(step_bytes(pair.first), step_bytes(pair.second));
+  return fixed_bytes(static_cast<uint32_t>(id), 4) + kWarps * largest * 2 <= kSharedLimit;
 }
 
 cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) {
@@ -206,9 +242,7 @@ cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) 
                      call.segments[0].od != call.segments[1].od)) {
     return cudaErrorInvalidValue;
   }
-  const bool batch = call.tokens > 1;
-  const DecodePair& pair =
-      batch ? *find_batch_pair(types, call.n_segments) : *find_pair(types, call.n_segments);
+  const DecodePair pair = find_pair(types, call.n_segments, call.tokens);
   Params p{};
   p.tokens = static_cast<uint32_t>(call.tokens);
   add_segments(call, pair, p);
@@ -230,24 +264,24 @@ cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) 
 
   const uint32_t units = p.groups / p.unit_groups;
   const uint32_t blocks = std::min(units, static_cast<uint32_t>(sms));
-  const uint32_t block_groups = (units + blocks - 1) / blocks * p.unit_groups;
-  // A warp's share is bytes, and the types of a pair differ by less than a factor of two.
-  const bool mixed = p.split_group > 0 && p.split_group < p.groups;
-  p.max_parts = std::min(block_groups, (mixed ? 2 : 1) * block_groups / kWarps + 2);
-  const uint32_t fixed = fixed_bytes(p.id, p.max_parts, batch);
-  const uint32_t largest =
-      static_cast<uint32_t>(std::max(step_bytes(pair.first), step_bytes(pair.second)));
-  p.ring_bytes = std::min((kSharedLimit - fixed) / kWarps / 128 * 128, kMaxSlots * largest);
-  if (p.ring_bytes < largest) return cudaErrorInvalidValue;
-  const uint32_t shared = fixed + kWarps * p.ring_bytes;
+  BlockShape shape;
+  if (call.tokens > 1) {
+    shape = batch_shape(pair, p.steps, call.tokens, p.split_group < p.groups,
+                        static_cast<uint32_t>(call.most_warps));
+  } else {
+    shape = row_shape(pair, p, (units + blocks - 1) / blocks * p.unit_groups);
+  }
+  if (shape.warps == 0) return cudaErrorInvalidValue;
+  p.ring_bytes = shape.ring_bytes;
+  p.act_slots = shape.act_slots;
 
   cudaError_t error = cudaFuncSetAttribute(pair.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(shared));
+                                           static_cast<int>(shape.shared_bytes));
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
-  config.blockDim = dim3(kWarps * 32);
-  config.dynamicSmemBytes = shared;
+  config.blockDim = dim3(shape.warps * 32);
+  config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -1,5 +1,5 @@
-// Hopper decode: one to eight tokens times up to four matrices in tile32, with the work around them
-// fused.
+// Hopper decode: one to sixteen tokens times up to four matrices in tile32, with the work around
+// them fused.
 //
 //   y[o] = f * sum_i W[i, o] * x[i] + bias[o]                                  (plain)
 //   y[o] = fn(f * Wg x + bias_g)[o] * (f * Wu x + bias_u)[o]                   (gated: two
@@ -27,7 +27,7 @@ namespace minfer_cuda::hopper {
 /// Dynamic shared memory that a block of these kernels may take.
 inline constexpr uint64_t kSharedBytes = 227 * 1024;
 inline constexpr int kMaxDecodeSegments = 4;
-inline constexpr int kMaxDecodeTokens = 8;
+inline constexpr int kMaxDecodeTokens = 16;
 
 struct DecodeSegment {
   const uint8_t* weight = nullptr;  ///< tile32, 16-byte aligned
@@ -44,7 +44,8 @@ struct DecodeCall {
   int32_t n_segments = 0;
   int32_t id = 0;
   int32_t tokens = 1;
-  Int8Rows x;  ///< [tokens]
+  int32_t most_warps = 0;  ///< of a block, for several tokens; 0: as many as are best
+  Int8Rows x;              ///< [tokens]
   const float* squares =
       nullptr;  ///< [tokens][id / 32] partial sums of squares of a normed x, or null
   float eps = 0.f;

@@ -8,7 +8,11 @@
 
 namespace minfer_cuda::hopper {
 
-inline constexpr int kWarps = 14;
+inline constexpr int kWarps = 14;  // of one token's kernel
+/// Most warps of the others, by tokens of 8: what their registers allow.
+constexpr int max_batch_warps(int tiles) {
+  return tiles == 1 ? 14 : 12;
+}
 inline constexpr int kMaxSlots = 4;
 inline constexpr uint32_t kMiscBytes = 640;  // barriers, then the warps' sums of squares
 inline constexpr uint32_t kSharedLimit = kSharedBytes;
@@ -34,7 +38,8 @@ struct Params {
   uint32_t split_group;  ///< first group of the second type
   uint32_t unit_groups;  ///< 1, or 2 where gated
   uint32_t ring_bytes;   ///< of a warp
-  uint32_t max_parts;    ///< groups that a warp can touch
+  uint32_t max_parts;    ///< one token: groups that a warp can touch
+  uint32_t act_slots;    ///< several tokens: steps of activations that a warp holds, 1 or 2
   const int8_t* quants;
   const ActMeta* meta;
   const float* squares;
@@ -148,42 +153,16 @@ __device__ __forceinline__ float bias_of(const Segment& s, uint32_t row) {
   return s.bias && row < static_cast<uint32_t>(s.od) ? s.bias[row] : 0.f;
 }
 
-/// Adds the warps' partial sums of a group and token; `start` holds the warps' first steps, lane by
-/// lane. Parts are [warp][group of the warp][token][row].
-template <int Tokens>
-__device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, const float* parts,
-                                           uint32_t start, int lane, uint32_t token) {
-  constexpr int kPart = Tokens * 32;
-  const uint32_t end = __shfl_down_sync(~0u, start, 1);
-  const uint32_t low = group * p.steps;
-  const uint32_t mask =
-      __ballot_sync(~0u, lane < kWarps && start < end && start < low + p.steps && end > low);
-  const uint32_t first_group = start / p.steps;
-  const int first = __ffs(mask) - 1, last = 31 - __clz(mask);
-  const uint32_t part = first * p.max_parts + group - __shfl_sync(~0u, first_group, first);
-  parts += token * 32 + lane;
-  float v = parts[part * kPart];
-  // Only the first warp of a group can have begun in an earlier one.
-  for (int w = first + 1; w <= last; ++w) {
-    if ((mask >> w) & 1) v += parts[w * p.max_parts * kPart];
-  }
-  return v;
-}
-
-/// Finishes a unit for one token: norm factor, bias, gate, residual, stores.
-template <int Tokens>
-__device__ __forceinline__ void finish(const Params& p, uint32_t unit, const float* parts,
-                                       uint32_t start, int lane, uint32_t token, float factor,
-                                       bool padding) {
-  const uint32_t group = unit * p.unit_groups;
-  const Place place = locate(p, group);
+/// Finishes a unit for one token from its sums `v` and, where gated, `up`: norm factor, bias, gate,
+/// residual, stores. Lane = row.
+__device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, float up, int lane,
+                                       uint32_t token, float factor, bool padding) {
+  const Place place = locate(p, unit * p.unit_groups);
   const Segment& s = *place.segment;
   const uint32_t row = place.group * 32 + lane;
-  float v = sum_parts<Tokens>(p, group, parts, start, lane, token) * factor + bias_of(s, row);
+  v = v * factor + bias_of(s, row);
   if (p.unit_groups == 2) {
-    const float up = sum_parts<Tokens>(p, group + 1, parts, start, lane, token) * factor +
-                     bias_of(p.segments[1], row);
-    v = gate_value(p.gate_fn, v) * up;
+    v = gate_value(p.gate_fn, v) * (up * factor + bias_of(p.segments[1], row));
   }
   v = put(s, row, v, padding, token);
   if (p.out_quants && place.segment == &p.segments[p.publisher]) {
@@ -199,7 +178,19 @@ struct DecodePair {
   uint32_t first, second;
   DecodeKernel kernel;
 };
-/// The kernel of 2 to kMaxDecodeTokens tokens whose pair holds all types, or null.
-const DecodePair* find_batch_pair(const uint32_t* types, int n);
+/// The kernel of 2 to kMaxDecodeTokens tokens whose pair holds all types; its kernel is null where
+/// there is none.
+DecodePair find_batch_pair(const uint32_t* types, int n, int64_t tokens);
+
+/// How a launch divides a block; warps is 0 where nothing fits.
+struct BlockShape {
+  uint32_t warps = 0, act_slots = 0;
+  uint32_t ring_bytes = 0;    ///< of a warp
+  uint32_t shared_bytes = 0;  ///< of the block
+};
+/// `steps` of a group; `second`: matrices of the pair's second type take part; `most_warps`: 0 for
+/// as many as are best.
+BlockShape batch_shape(const DecodePair& pair, uint32_t steps, int64_t tokens, bool second,
+                       uint32_t most_warps);
 
 }  // namespace minfer_cuda::hopper

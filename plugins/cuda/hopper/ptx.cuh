@@ -80,6 +80,21 @@ __device__ __forceinline__ void tensor_copy_2d(uint32_t to, const CUtensorMap* m
       : "memory");
 }
 
+// --- asynchronous copies of 16 bytes by a thread, past the L1
+
+__device__ __forceinline__ void copy_16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+/// Ends a group of copies.
+__device__ __forceinline__ void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Returns when all but the last N groups of this thread have arrived.
+template <int N>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // --- programmatic dependent launch
 
 /// Lets the next kernel of the stream start; it still waits for this one's results.
@@ -102,6 +117,11 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "r"(address)
                : "memory");
+  return v;
+}
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
   return v;
 }
 __device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {

@@ -31,6 +31,7 @@ enum class Gate : uint32_t {
   kNoDecodeMma,
   kNoHopper,
   kHopperDecodeMaxTokens,
+  kHopperDecodeWarps,
   kHopperGemmMinTokens,
   kNoHopperFuse,
   kNoHopperOverlap,

@@ -34,7 +34,7 @@ const GateOverrides kDefault{}, kNoSm90a{{Gate::kNoHopper, 1}},
     kHalf{{Gate::kNoHopper, 1}, {Gate::kMmq, 0}},
     kInt8{{Gate::kNoHopper, 1}, {Gate::kGemmMinTokens, 1 << 20}},
     kSplit{{Gate::kNoHopper, 1}, {Gate::kMmqSplits, 3}, {Gate::kGemmMinTokens, 1 << 20}},
-    kHopperInt8{{Gate::kHopperDecodeMaxTokens, 8}};
+    kHopperInt8{{Gate::kHopperDecodeMaxTokens, 16}};
 
 /// out = W x + bias with `valid` tokens in use; the rest must be zero. Returns what ran.
 std::string check_matmul(uint32_t type, const Case& c) {
@@ -91,6 +91,8 @@ TEST_P(MatmulTest, EveryTokenCountAndFamily) {
       }
       check_matmul(type, {id, od, 8, 6, kDefault});
       check_matmul(type, {id, od, 8, 6, kNoSm90a});
+      check_matmul(type, {id, od, 9, 9, kHopperInt8});
+      check_matmul(type, {id, od, 16, 13, kHopperInt8});
       check_matmul(type, {id, od, 3, 2, kF32});
       check_matmul(type, {id, od, 4, 4, kSmall});
       check_matmul(type, {id, od, 17, 17, kF32});
