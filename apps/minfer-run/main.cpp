@@ -6,6 +6,7 @@
 
 #include "files.h"
 #include "generate.h"
+#include "graphviz.h"
 #include "host.h"
 #include "interrupt.h"
 #include "lists.h"
@@ -61,7 +62,7 @@ Result<int> list(const run::Options& options) {
 Result<void> dump_graph(Engine& engine, const run::Options& options) {
   if (options.dump_graph.empty()) return {};
   MINFER_ASSIGN(const std::string dot, engine.dot(1));
-  return app::write_file(options.dump_graph, dot);
+  return run::write_graph(options.dump_graph, dot);
 }
 
 /// Placement, memory, graph: what can be told before weights are read.
@@ -83,10 +84,10 @@ Result<int> dry_run(const run::Options& options) {
 
 /// Writes what a run leaves behind its text; the exit status.
 Result<int> conclude(const run::Session& session, const run::Options& options,
-                     const run::Generation& generation, double load_seconds) {
+                     const run::Generation& generation, const run::StartUp& start_up) {
   Engine& engine = *session.engine;
   if (options.json) {
-    MINFER_TRY(app::write_out(run::json_text(generation, engine, load_seconds)));
+    MINFER_TRY(app::write_out(run::json_text(generation, engine, start_up)));
   } else if (generation.finish != run::Finish::kClosed && !generation.text.empty() &&
              !generation.text.ends_with('\n')) {
     MINFER_TRY(app::write_out("\n"));
@@ -94,9 +95,10 @@ Result<int> conclude(const run::Session& session, const run::Options& options,
   if (generation.finish == run::Finish::kContext)
     log(LogLevel::kWarn, fmt::format("the context of {} positions is full; generation stopped",
                                      engine.options().context));
+  if (session.trace) MINFER_TRY(app::write_file(options.trace, session.trace->chrome_json()));
   const bool interrupted = generation.finish == run::Finish::kInterrupted;
   if (options.timing || (interrupted && !options.quiet))
-    app::say(run::timing_text(generation, engine, load_seconds));
+    app::say(run::timing_text(generation, engine, start_up));
   if (session.host->gates().value("MINFER_OP_TIMING") != 0) app::say(run::op_timing_text(engine));
   return interrupted ? kInterruptedStatus : 0;
 }
@@ -106,13 +108,15 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
     return usage("no prompt",
                  "give --prompt TEXT or --prompt-file FILE, or pipe text to standard input");
   MINFER_ASSIGN(const std::string prompt, run::read_prompt(options));
-  if (!options.dump_logits.empty()) MINFER_TRY(app::check_writable(options.dump_logits));
+  for (const std::string& file : {options.dump_logits, options.trace})
+    if (!file.empty()) MINFER_TRY(app::check_writable(file));
 
   const auto start = Clock::now();
   MINFER_ASSIGN(auto host, app::open_host(options.config, options.gates));
   MINFER_ASSIGN(const auto session, run::plan_session(std::move(host), options));
   Engine& engine = *session.engine;
-  log(LogLevel::kDebug, fmt::format("planned after {:.0f} ms", seconds_since(start) * 1e3));
+  run::StartUp start_up{.plan_seconds = seconds_since(start)};
+  log(LogLevel::kDebug, fmt::format("planned after {:.0f} ms", start_up.plan_seconds * 1e3));
   MINFER_TRY(dump_graph(engine, options));
   MINFER_ASSIGN(auto tokenizer, Tokenizer::create(*session.file));
   MINFER_ASSIGN(const auto tokens,
@@ -125,14 +129,15 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
   log(LogLevel::kDebug, fmt::format("{} tokens of prompt after {:.0f} ms", tokens.size(),
                                     seconds_since(start) * 1e3));
   MINFER_TRY(engine.load());
-  const double load_seconds = seconds_since(start);
+  start_up.load_seconds = seconds_since(start);
+  if (session.trace) engine.set_timing(true);
   if (options.explain) {
     MINFER_ASSIGN(const std::string text, app::explain_text(engine));
     app::say(text);
   }
 
   interrupt.on_request([&] { engine.cancel(); });
-  log(LogLevel::kDebug, fmt::format("loaded after {:.0f} ms", load_seconds * 1e3));
+  log(LogLevel::kDebug, fmt::format("loaded after {:.0f} ms", start_up.load_seconds * 1e3));
   const run::TextSink sink = [&](std::string_view text) -> Result<bool> {
     if (options.json) return true;
     return app::write_out(text);
@@ -140,7 +145,7 @@ Result<int> answer(const run::Options& options, run::Interrupt& interrupt) {
   auto generation = run::generate(engine, tokenizer, tokens, *sampler, options, interrupt, sink);
   interrupt.on_request({});
   if (!generation) return tl::make_unexpected(std::move(generation).error());
-  return conclude(session, options, *generation, load_seconds);
+  return conclude(session, options, *generation, start_up);
 }
 
 Result<int> run_with(const run::Options& options) {

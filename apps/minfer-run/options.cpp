@@ -69,7 +69,10 @@ po::options_description output_flags() {
   add("timing", "times, token rates and memory on stderr");
   add("explain", "placement and the kernel of every node on stderr (with --dry-run, on stdout)");
   add("dry-run", "print the memory that would be taken, and stop");
-  add("dump-graph", one("FILE"), "write the graph of a step of one token as Graphviz DOT");
+  add("dump-graph", one("FILE"),
+      "write the graph of a step of one token as Graphviz DOT, or, named .svg, drawn by dot");
+  add("trace", one("FILE"),
+      "write what ran when, in Chrome's trace format; every node is timed, which costs speed");
   add("dump-logits", one("FILE"), "write the logits after the prompt as raw f32");
   add("quiet,q", "errors only");
   add("verbose,v", "also debug lines");
@@ -202,7 +205,10 @@ Result<void> check_together(const Flags& flags, const Options& options) {
   if (options.dry_run && flags.has("dump-logits"))
     return fail(ErrorCode::kUsage, "a dry run computes no logits", "--dump-logits",
                 "leave out --dry-run");
-  for (const char* name : {"prompt-file", "dump-graph", "dump-logits"})
+  if (options.dry_run && flags.has("trace"))
+    return fail(ErrorCode::kUsage, "a dry run has nothing to trace", "--trace",
+                "leave out --dry-run");
+  for (const char* name : {"prompt-file", "dump-graph", "dump-logits", "trace"})
     if (flags.has(name) && flags.text(name).empty())
       return fail(ErrorCode::kUsage, "the file's name is empty", fmt::format("--{}", name));
   return {};
@@ -229,6 +235,7 @@ Result<Options> parse_options(int argc, char** argv) {
   if (flags.has("prompt-file")) out.prompt_file = flags.text("prompt-file");
   out.dump_graph = flags.text("dump-graph");
   out.dump_logits = flags.text("dump-logits");
+  out.trace = flags.text("trace");
   MINFER_TRY(check_together(flags, out));
   MINFER_TRY(take_config(flags, out.config));
   MINFER_TRY(lay_over(flags, out));

@@ -19,6 +19,7 @@ struct Options {
   std::optional<std::string> prompt_file;
   std::string dump_graph;
   std::string dump_logits;
+  std::string trace;
 
   bool help = false;
   bool version = false;

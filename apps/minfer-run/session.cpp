@@ -28,11 +28,13 @@ EngineOptions engine_options(const Options& options, const Model& model) {
 
 Result<Session> plan_session(std::unique_ptr<PluginHost> host, const Options& options) {
   Session session;
+  if (!options.trace.empty()) session.trace = std::make_unique<Trace>();
   session.host = std::move(host);
   MINFER_ASSIGN(session.file, GgufFile::open(options.config.model));
   MINFER_ASSIGN(session.model, Model::create(session.file));
-  MINFER_ASSIGN(session.engine, Engine::plan(session.model, *session.host,
-                                             engine_options(options, *session.model)));
+  EngineOptions engine = engine_options(options, *session.model);
+  engine.trace = session.trace.get();
+  MINFER_ASSIGN(session.engine, Engine::plan(session.model, *session.host, engine));
   return session;
 }
 

@@ -11,6 +11,7 @@ namespace minfer::run {
 
 /// Members are destroyed from the last to the first: the engine goes before its host.
 struct Session {
+  std::unique_ptr<Trace> trace;  ///< null unless --trace was given
   std::unique_ptr<PluginHost> host;
   std::shared_ptr<const GgufFile> file;
   std::shared_ptr<const Model> model;

@@ -52,10 +52,12 @@ std::vector<Held> memory_held(Engine& engine) {
 
 }  // namespace
 
-std::string timing_text(const Generation& g, Engine& engine, double load_seconds) {
+std::string timing_text(const Generation& g, Engine& engine, const StartUp& start) {
   const std::vector<double> times = decode_times(g);
   const double decode = std::accumulate(times.begin(), times.end(), 0.0);
-  std::string out = fmt::format("load     {:8.1f} ms\n", load_seconds * 1e3);
+  std::string out =
+      fmt::format("plan     {:8.1f} ms\nload     {:8.1f} ms\n", start.plan_seconds * 1e3,
+                  (start.load_seconds - start.plan_seconds) * 1e3);
   out +=
       fmt::format("prefill  {:8.1f} ms  {:5} tokens  ", g.prefill_seconds * 1e3, g.prompt_tokens);
   out += g.prefilled ? fmt::format("{:8.1f} tokens/s\n", prefill_rate(g)) : "interrupted\n";
@@ -72,7 +74,7 @@ std::string timing_text(const Generation& g, Engine& engine, double load_seconds
   return out;
 }
 
-std::string json_text(const Generation& g, Engine& engine, double load_seconds) {
+std::string json_text(const Generation& g, Engine& engine, const StartUp& start) {
   const std::vector<double> times = decode_times(g);
   const double decode = std::accumulate(times.begin(), times.end(), 0.0);
   boost::json::array devices;
@@ -92,12 +94,14 @@ std::string json_text(const Generation& g, Engine& engine, double load_seconds) 
       {"devices", std::move(devices)},
       {"memory", std::move(memory)},
       {"timing",
-       {{"load_seconds", load_seconds},
+       {{"plan_seconds", start.plan_seconds},
+        {"load_seconds", start.load_seconds},
         {"prefill_seconds", g.prefill_seconds},
         {"prefill_tokens_per_second", prefill_rate(g)},
         {"decode_seconds", decode},
         {"decode_tokens_per_second", rate(static_cast<double>(times.size()), decode)},
         {"token_p50_seconds", percentile(times, 0.5)},
+        {"token_p90_seconds", percentile(times, 0.9)},
         {"token_p99_seconds", percentile(times, 0.99)}}}};
   if (g.finish == Finish::kStopString) root["stop"] = g.stop;
   return boost::json::serialize(root) + "\n";

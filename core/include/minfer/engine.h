@@ -30,6 +30,7 @@
 #include "minfer/plugin_host.h"
 #include "minfer/result.h"
 #include "minfer/tokenizer.h"
+#include "minfer/trace.h"
 
 namespace minfer {
 
@@ -51,6 +52,9 @@ struct EngineOptions {
   uint32_t kv_page_tokens = 0;      ///< positions of a page; 0: up to 64, as the devices allow
   std::optional<uint32_t> kv_type;  ///< MINFER_TYPE_F32, _F16, _Q8_0; unset: MINFER_CACHE_TYPE gate
   std::function<void(uint64_t done, uint64_t total)> on_progress;  ///< bytes of weights imported
+  /// Receives what the engine does: plans, loading, steps, splits, copies and, while timing is on,
+  /// nodes. May be null; outlives the engine.
+  Trace* trace = nullptr;
 };
 
 /// Where a unit went, and why not elsewhere.
@@ -168,8 +172,8 @@ class Engine {
 
   /// Feeds a prompt of any length in chunks of max_step_tokens, queued one behind the other, and
   /// returns the last row's result. Fails with kContext (both numbers) before the first chunk when
-  /// it does not fit. A later failure leaves the sequence as it was, or, where layers with a sliding
-  /// window have let go of what would be needed for that, empty.
+  /// it does not fit. A later failure leaves the sequence as it was, or, where layers with a
+  /// sliding window have let go of what would be needed for that, empty.
   virtual Result<StepResult> prefill(SequenceId id, std::span<const TokenId> tokens,
                                      const StepOptions& options = {}) = 0;
 

@@ -51,6 +51,7 @@ Result<void> EngineImpl::allocate_arena(size_t d, const PlanSet& plans) {
 }
 
 Result<void> EngineImpl::allocate_memory() {
+  const TraceScope span(options_.trace, "allocate memory", "load");
   memory_.clear();
   memory_.resize(source_.devices.size());
   const Graph& graph = plans_->plans.back()->graph;
@@ -71,6 +72,7 @@ Result<void> EngineImpl::allocate_memory() {
 }
 
 Result<void> EngineImpl::import_weights() {
+  const TraceScope span(options_.trace, "import weights", "load");
   weights_ = std::make_unique<WeightStore>(model_);
   uint64_t total = 0;
   for (const auto& units : device_weights_)
@@ -94,6 +96,7 @@ Result<void> EngineImpl::create_runner() {
   }
   MINFER_ASSIGN(runner_, StepRunner::create(source_.devices, memory_, std::move(regions),
                                             device_of_split, staging_sizes(*plans_)));
+  runner_->set_trace(options_.trace);
   return {};
 }
 

@@ -31,6 +31,9 @@ uint64_t PlanSet::staging_bytes() const {
 Result<PlanSet> compile_plan_set(const PlanSource& source) {
   PlanSet set;
   for (const Bucket& bucket : source.buckets) {
+    const TraceScope span(
+        source.trace, "compile a plan", "plan",
+        {{"tokens", bucket.tokens}, {"sequences", bucket.seqs}, {"rows", bucket.outs}});
     const StepPlanKey key{source.params(bucket), source.device_of_unit, false};
     MINFER_ASSIGN(auto plan,
                   compile_step_plan(*source.model, key, source.context(), source.devices));

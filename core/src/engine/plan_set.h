@@ -25,6 +25,7 @@ struct PlanSource {
   uint64_t model_handle = 0;
   uint32_t kv_type = MINFER_TYPE_F16;
   uint32_t page_tokens = 64;
+  Trace* trace = nullptr;  ///< receives compilations
 
   SplitContext context() const { return {pages_of_group, model_handle}; }
   GraphParams params(const Bucket& bucket) const { return {bucket, kv_type, page_tokens, true}; }

@@ -156,6 +156,7 @@ Result<void> EngineImpl::set_up() {
   MINFER_TRY(resolve_kv_type());
   source_.model = model_.get();
   source_.model_handle = next_model_handle();
+  source_.trace = options_.trace;
   MINFER_ASSIGN(const auto candidates, choose_devices(host_, options_));
   for (const auto& device : candidates)
     device->set_gates(host_.gates().values(device->info().backend));

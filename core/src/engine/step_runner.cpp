@@ -90,6 +90,11 @@ Result<uint32_t> StepRunner::enqueue(const Step& step, const KvCache& kv) {
 }
 
 Result<void> StepRunner::queue_step(const Step& step, const KvCache& kv, Slot& slot) {
+  const TraceScope span(trace_, "queue a step", "step",
+                        {{"tokens", step.counts.tokens},
+                         {"sequences", step.counts.seqs},
+                         {"rows", step.counts.outs},
+                         {"longest", step.counts.max_kv_len}});
   MINFER_TRY(check_cancel());
   MINFER_TRY(send_inputs(step, kv, slot));
   MINFER_TRY(copy_pages(kv));
@@ -99,6 +104,7 @@ Result<void> StepRunner::queue_step(const Step& step, const KvCache& kv, Slot& s
 
 Result<void> StepRunner::send_inputs(const Step& step, const KvCache& kv, Slot& slot) {
   const InputLayout& layout = step.plan->inputs;
+  const TraceScope span(trace_, "send inputs", "copy", {{"bytes", layout.bytes}});
   fill_inputs(layout, step.plan->key.params.bucket, step.entries, kv, slot.inputs);
   for (size_t d = 0; d < devices_.size(); ++d)
     MINFER_TRY(devices_[d]->buffer_write(queues_[d].get(), memory_[d].arena.get(), 0, slot.inputs,
@@ -126,6 +132,7 @@ Result<void> StepRunner::copy_pages(const KvCache& kv) {
 
 Result<void> StepRunner::run_splits(const Step& step) {
   StepPlan& plan = *step.plan;
+  split_begin_.clear();
   for (uint32_t s = 0; s < plan.compiled.size(); ++s) {
     MINFER_TRY(check_cancel());
     MINFER_TRY(receive(step, s));
@@ -138,8 +145,13 @@ Result<void> StepRunner::run_splits(const Step& step) {
     args.n_outs = step.counts.outs;
     args.max_kv_len = step.counts.max_kv_len;
     args.gates = device.gates();
-    MINFER_TRY(device.plan_run(plan.compiled[s].plan.get(),
-                               queues_[plan.splits.splits[s].device].get(), args));
+    if (trace_) split_begin_.push_back(Trace::Clock::now());
+    {
+      const TraceScope span(trace_, trace_ ? "run on " + device.info().id : "", "run",
+                            {{"split", s}, {"nodes", plan.splits.splits[s].nodes.size()}});
+      MINFER_TRY(device.plan_run(plan.compiled[s].plan.get(),
+                                 queues_[plan.splits.splits[s].device].get(), args));
+    }
     MINFER_TRY(send(step, s));
   }
   return {};
@@ -171,6 +183,8 @@ Result<void> StepRunner::receive(const Step& step, uint32_t split) {
     const uint64_t bytes = valid_bytes(copy, step.counts);
     if (bytes == 0) continue;
     const size_t from = plan.splits.splits[copy.crossing.from].device;
+    const TraceScope span(trace_, trace_ ? "copy to " + devices_[to]->info().id : "", "copy",
+                          {{"bytes", bytes}});
     MINFER_TRY(devices_[from]->event_wait(split_done_[copy.crossing.from].get()));
     MINFER_TRY(devices_[to]->buffer_write(queues_[to].get(), memory_[to].arena.get(),
                                           plan.arena_offset(to, copy.crossing.tensor, memory_[to]),
@@ -187,6 +201,8 @@ Result<void> StepRunner::send(const Step& step, uint32_t split) {
     if (copy.crossing.from != split) continue;
     const uint64_t bytes = valid_bytes(copy, step.counts);
     if (bytes == 0) continue;
+    const TraceScope span(trace_, trace_ ? "copy from " + devices_[from]->info().id : "", "copy",
+                          {{"bytes", bytes}});
     MINFER_TRY(
         devices_[from]->buffer_read(queues_[from].get(), memory_[from].arena.get(),
                                     plan.arena_offset(from, copy.crossing.tensor, memory_[from]),
@@ -232,8 +248,12 @@ Result<void> StepRunner::complete(uint32_t index) {
   Slot& slot = slots_[index];
   if (!slot.pending) return {};
   const size_t head = slot.plan->splits.splits.back().device;
-  auto waited = devices_[head]->event_wait(slot.done.get());
-  if (waited && slot.timed) waited = timer_.add(*slot.plan, devices_);
+  Result<void> waited;
+  {
+    const TraceScope span(trace_, "wait for a step", "wait");
+    waited = devices_[head]->event_wait(slot.done.get());
+  }
+  if (waited && slot.timed) waited = timer_.add(*slot.plan, devices_, {trace_, split_begin_});
   if (waited) waited = check_cancel();
   if (!waited) {
     drain();

@@ -69,6 +69,8 @@ class StepRunner {
   std::span<const TokenId> arg_max(uint32_t slot) const;
   std::span<const float> logits() const { return {logits_, n_logits_}; }
 
+  /// Where spans go; null: nowhere.
+  void set_trace(Trace* trace) { trace_ = trace; }
   void set_timing(bool on) { timing_ = on; }
   bool timing() const { return timing_; }
   const StepTimer& timer() const { return timer_; }
@@ -117,7 +119,9 @@ class StepRunner {
   size_t n_logits_ = 0;
   std::vector<uint32_t> copy_from_;
   std::vector<uint32_t> copy_to_;
+  std::vector<Trace::Clock::time_point> split_begin_;  ///< of the last step, while it is traced
   StepTimer timer_;
+  Trace* trace_ = nullptr;
   bool timing_ = false;
   std::atomic<bool> cancelled_{false};
 };
