@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "../kernels/basic.h"
+#include "nvtx.h"
 #include "plan.h"
 #include "uploader.h"
 
@@ -187,6 +188,7 @@ void minfer_plan::send_counts(minfer_queue& queue, const minfer_run_args& args) 
 
 void minfer_plan::launch_steps(minfer_queue& queue) {
   for (const minfer_cuda::Step& step : program_->steps) {
+    const minfer_cuda::NvtxRange range(program_->graph.nodes[step.node].name.c_str());
     const cudaError_t error = step.launch(bound_, queue.stream);
     if (error == cudaSuccess) continue;
     const std::string where =
@@ -214,6 +216,7 @@ void minfer_plan::run(minfer_queue& queue, const minfer_run_args& args) {
 }
 
 void minfer_plan::replay(minfer_queue& queue) {
+  const minfer_cuda::NvtxRange range("minfer replay");
   const cudaError_t error = cudaGraphLaunch(graph_, queue.stream);
   if (error == cudaSuccess) return;
   cudaGetLastError();
@@ -223,6 +226,7 @@ void minfer_plan::replay(minfer_queue& queue) {
 }
 
 void minfer_plan::capture(minfer_queue& queue) {
+  const minfer_cuda::NvtxRange range("minfer capture");
   const std::string problem = record(queue);
   if (problem.empty()) return replay(queue);
   // Nothing of the capture ran, so the step is still whole when launched directly.
@@ -267,6 +271,7 @@ void minfer_plan::run_timed(minfer_queue& queue) {
   queue.raise(cudaEventRecord(timers_[0], queue.stream), "time a step");
   for (size_t i = 0; i < program_->steps.size(); ++i) {
     const minfer_cuda::Step& step = program_->steps[i];
+    const minfer_cuda::NvtxRange range(program_->graph.nodes[step.node].name.c_str());
     queue.raise(step.launch(bound_, queue.stream), program_->graph.nodes[step.node].name.c_str());
     queue.raise(cudaEventRecord(timers_[i + 1], queue.stream), "time a step");
   }
