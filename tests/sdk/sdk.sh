@@ -30,3 +30,31 @@ build_example() {
     die "examples/$name does not build against $prefix"
   }
 }
+
+# check_exports FILE: the plugin shows the loader its entry and nothing else.
+check_exports() {
+  local symbols
+  symbols=$(nm -D --defined-only "$1" | awk '{print $3}')
+  [ "$symbols" = minfer_plugin_query_v0 ] || die "$1 exports: $symbols"
+}
+
+# compare_with_cpu BACKEND FOLDER: whole models on the plugin in FOLDER, against the CPU plugin's scalar
+# kernels: the tiny model, and SmolLM2 where MINFER_TEST_MODEL names it.
+compare_with_cpu() {
+  local backend=$1 cpu="cpu,MINFER_CPU_ISA=scalar" text
+  export MINFER_PLUGIN_PATH=$2
+  say "the tiny model"
+  "$binary_dir/tests/compare_devices" --model "$tiny" --first "$cpu" --second "$backend" --tokens 16
+  for device in cpu "$backend"; do
+    "$prefix/bin/minfer-run" --model "$tiny" --device "$device" --gate cpu:MINFER_CPU_ISA=scalar \
+      --no-template --temp 0 -n 24 --quiet --prompt "a text" >"$work/$device.txt"
+  done
+  cmp "$work/cpu.txt" "$work/$backend.txt" || say "note: the texts part; see the near-tie above"
+  if [ -z "${MINFER_TEST_MODEL:-}" ]; then
+    say "SmolLM2: skipped, MINFER_TEST_MODEL names no file"
+    return 0
+  fi
+  say "SmolLM2"
+  "$binary_dir/tests/compare_devices" --model "$MINFER_TEST_MODEL" --first "$cpu" --second "$backend" \
+    --prompt "The capital of France is" --tokens 12
+}
