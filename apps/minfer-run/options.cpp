@@ -21,7 +21,6 @@ using app::several;
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStops = 64;
-constexpr uint32_t kMaxContext = 1u << 24;
 constexpr uint32_t kMaxBatch = 65536;
 constexpr unsigned kHelpWidth = 100;
 constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();

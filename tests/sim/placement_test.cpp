@@ -94,6 +94,18 @@ TEST_F(Placement, TooLittleMemoryEverywhereIsAnErrorWithNumbers) {
   EXPECT_NE(engine.error().what.find("sim:0"), std::string::npos);
 }
 
+TEST_F(Placement, AContextBeyondAllBoundsIsAnErrorWithBothNumbers) {
+  EngineOptions options = small_options();
+  for (const uint32_t context : {kMaxContext + 1, UINT32_MAX}) {
+    options.context = context;
+    const auto engine = plan("llama", {"", {"sim:0"}}, options);
+    ASSERT_FALSE(engine);
+    EXPECT_EQ(engine.error().code, ErrorCode::kConfig);
+    EXPECT_NE(engine.error().what.find(std::to_string(context)), std::string::npos);
+    EXPECT_NE(engine.error().what.find("16777216"), std::string::npos);
+  }
+}
+
 TEST_F(Placement, AnUnknownWeightTypeStaysOffAndTheTensorIsNamed) {
   sim().refuse(MINFER_NONE, MINFER_TYPE_F32);
   const auto engine = plan("llama", {"", {"sim:0", "cpu"}});

@@ -34,6 +34,9 @@
 
 namespace minfer {
 
+/// Most positions of one sequence.
+inline constexpr uint32_t kMaxContext = 1u << 24;
+
 struct EngineOptions {
   /// Devices in order of preference ("cuda:0", "cpu"); empty: all usable ones, best score first.
   /// With `strict`, a named device that is unusable is an error; otherwise it is passed over in one
@@ -44,7 +47,8 @@ struct EngineOptions {
   /// head too; all: the embedding too); -1: as many as its memory holds. With one device named that
   /// is not the CPU, the CPU takes the rest.
   int32_t gpu_layers = -1;
-  uint32_t context = 4096;  ///< positions of one sequence; 0: the model's trained context
+  /// Positions of one sequence, kMaxContext at most; 0: the model's trained context.
+  uint32_t context = 4096;
   uint32_t max_sequences = 1;
   uint32_t max_step_tokens = 512;   ///< largest batch of tokens in a step (longer prompts are cut)
   uint32_t max_step_outputs = 0;    ///< output rows in a step; 0: max_sequences

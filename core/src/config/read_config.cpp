@@ -9,6 +9,7 @@
 #include "config/fields.h"
 #include "config/schema.h"
 #include "minfer/config.h"
+#include "minfer/engine.h"
 #include "minfer/nearest.h"
 
 namespace minfer {
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Range<uint32_t> kContextRange{0, 1u << 24};
+constexpr Range<uint32_t> kContextRange{0, kMaxContext};
 constexpr Range<uint32_t> kSequencesRange{1, 4096};
 constexpr Range<uint32_t> kBatchRange{1, 65536};
 constexpr uint32_t kMaxThreads = 1024;

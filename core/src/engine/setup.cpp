@@ -153,6 +153,11 @@ StagingSizes EngineImpl::staging_sizes(const PlanSet& plans) const {
 
 Result<void> EngineImpl::set_up() {
   fill_options();
+  if (options_.context > kMaxContext)
+    return fail(
+        ErrorCode::kConfig,
+        fmt::format("a context of {} positions; {} is the most", options_.context, kMaxContext),
+        "context");
   MINFER_TRY(resolve_kv_type());
   source_.model = model_.get();
   source_.model_handle = next_model_handle();
