@@ -10,26 +10,30 @@ namespace {
 /// A sample is at least this long, so that the clock and a switch of threads do not matter.
 constexpr double kSampleSeconds = 0.02;
 constexpr uint32_t kMaxRuns = 1000;
-/// Tokens generated after a switch and before the clock starts: caches and captured variants of the
-/// other side are gone by then.
+/// Uncounted runs of each side at the start: a backend may capture what has run a few times.
+constexpr uint32_t kWarmUps = 4;
+/// Tokens generated after a switch and before the clock starts: the other side's data has left the
+/// caches by then.
 constexpr uint32_t kSettleTokens = 4;
 
 struct Sampler {
   Sides& sides;
   uint32_t runs = 1;
-  std::vector<TokenId> made{};  ///< by the first run of all
+  std::vector<TokenId> made{};  ///< by side A
   bool same_tokens = true;
 
-  /// Runs that one sample needs; the first run warms side A up.
+  /// Warms both sides up and finds how many runs a sample needs.
   Result<void> calibrate() {
-    MINFER_TRY(sides.use(0));
-    MINFER_TRY(sides.runner().run());
-    MINFER_ASSIGN(auto ran, sides.runner().run());
-    const double seconds = std::max(ran.seconds, kSampleSeconds / kMaxRuns);
+    double seconds = 0;
+    for (const size_t side : {1, 0}) {
+      MINFER_TRY(sides.use(side));
+      for (uint32_t i = 0; i < kWarmUps; ++i) {
+        MINFER_ASSIGN(auto ran, sides.runner().run());
+        seconds = std::max(ran.seconds, kSampleSeconds / kMaxRuns);
+        made = std::move(ran.made);
+      }
+    }
     runs = std::max(1u, static_cast<uint32_t>(std::ceil(kSampleSeconds / seconds)));
-    made = std::move(ran.made);
-    MINFER_TRY(sides.use(1));
-    MINFER_TRY(sides.runner().run());
     return {};
   }
 

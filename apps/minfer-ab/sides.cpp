@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint32_t kCheckPrompt = 64;
 constexpr uint32_t kCheckTokens = 16;
+/// Uncounted, before a fresh import is used: a backend may capture what has run a few times.
+constexpr uint32_t kRunsAfterImport = 3;
 constexpr const char* kCheckText =
     "The river rises in the hills above the town and turns south where the old mill stands. For "
     "two "
@@ -125,6 +127,7 @@ Result<void> Sides::use(size_t side) {
     case Switch::kReload:
       slots_[0].clear();
       MINFER_TRY(import(0));
+      for (uint32_t i = 0; i < kRunsAfterImport; ++i) MINFER_TRY(runner().run());
       break;
   }
   current_side_ = side;

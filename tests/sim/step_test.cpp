@@ -286,6 +286,24 @@ TEST_P(Refused, AChangedGateMovesPlansToNewMemory) {
   EXPECT_GE(measured->devices[0].workspace, 256u << 10);
 }
 
+// Plans keep what a plugin has captured of them while a gate goes to and fro.
+TEST_P(Refused, AGateThatGoesBackBindsNothingAgain) {
+  const auto engine = must_open("llama", {"", {"sim:0"}});
+  const SequenceId id = *engine->sequence_new();
+  ASSERT_TRUE(host_->gates().set("MINFER_SIM_EXTRA_WORKSPACE", "64", GateSource::kConfig));
+  ASSERT_TRUE(engine->refresh_gates());
+  ASSERT_TRUE(host_->gates().set("MINFER_SIM_EXTRA_WORKSPACE", "0", GateSource::kConfig));
+  ASSERT_TRUE(engine->refresh_gates()) << "bound again: the workspace has moved";
+  const uint64_t binds = sim_stats().binds;
+  EXPECT_GT(binds, 0u);
+  for (const char* kib : {"64", "0", "64", "0"}) {
+    ASSERT_TRUE(host_->gates().set("MINFER_SIM_EXTRA_WORKSPACE", kib, GateSource::kConfig));
+    ASSERT_TRUE(engine->refresh_gates());
+    EXPECT_TRUE(feed(*engine, id, prompt(3)));
+  }
+  EXPECT_EQ(sim_stats().binds, binds);
+}
+
 TEST_P(Refused, TwoEnginesShareADevicePlugin) {
   auto first = must_open("llama", {"", {"sim:0"}});
   auto second = must_open("gemma3", {"", {"sim:0"}});

@@ -22,6 +22,7 @@ Result<void> EngineImpl::load() {
   if (runner_) return {};
   MINFER_TRY(allocate_memory());
   MINFER_TRY(import_weights());
+  plans_->bound_generation = 0;  // an earlier attempt's memory counted from the same start
   MINFER_TRY(bind_plan_set(*plans_, source_.devices, memory_));
   MINFER_TRY(create_runner());
   const Gate* timing = host_.gates().find("MINFER_OP_TIMING");
@@ -36,16 +37,18 @@ Result<void> EngineImpl::allocate_arena(size_t d, const PlanSet& plans) {
   const uint64_t workspace = plans.workspace_bytes(d);
   if (arena > memory.arena_bytes) {
     memory.arena.reset();
+    memory.arena_bytes = 0;
+    ++memory.generation;
     MINFER_ASSIGN(memory.arena, allocate(device, arena, "inputs and escaping tensors"));
     memory.arena_bytes = arena;
     memory.escaping_offset = plans.input_bytes();
-    ++memory.generation;
   }
   if (workspace > memory.workspace_bytes) {
     memory.workspace.reset();
+    memory.workspace_bytes = 0;
+    ++memory.generation;
     MINFER_ASSIGN(memory.workspace, allocate(device, workspace, "the workspace"));
     memory.workspace_bytes = workspace;
-    ++memory.generation;
   }
   return {};
 }

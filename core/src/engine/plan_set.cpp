@@ -51,8 +51,12 @@ Result<PlanSet> compile_plan_set(const PlanSource& source) {
 
 Result<void> bind_plan_set(PlanSet& set, std::span<const std::shared_ptr<Device>> devices,
                            std::span<const DeviceMemory> memory) {
+  uint64_t generation = 0;
+  for (const DeviceMemory& m : memory) generation += m.generation;
+  if (set.bound_generation == generation) return {};
   for (const auto& plan : set.plans) MINFER_TRY(bind_step_plan(*plan, devices, memory));
   if (set.hand_on) MINFER_TRY(bind_step_plan(*set.hand_on, devices, memory));
+  set.bound_generation = generation;
   return {};
 }
 

@@ -35,7 +35,7 @@ struct PlanSet {
   std::vector<std::unique_ptr<StepPlan>> plans;  ///< by bucket
   /// One token whose id is the step before's arg-max; absent where a step has several splits.
   std::unique_ptr<StepPlan> hand_on;
-  uint64_t bound_generation = 0;
+  uint64_t bound_generation = 0;  ///< sum over the devices' memory; 0: not bound
 
   uint64_t input_bytes() const;                  ///< of the largest input block
   uint64_t escaping_bytes(size_t device) const;  ///< of the largest arena layout
@@ -45,7 +45,8 @@ struct PlanSet {
 
 Result<PlanSet> compile_plan_set(const PlanSource& source);
 
-/// Binds every plan of the set to memory.
+/// Binds every plan of the set to memory, unless it is bound to these addresses already: a plugin
+/// may have captured variants of a bound plan.
 Result<void> bind_plan_set(PlanSet& set, std::span<const std::shared_ptr<Device>> devices,
                            std::span<const DeviceMemory> memory);
 

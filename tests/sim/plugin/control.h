@@ -10,6 +10,7 @@ struct Stats {
   uint64_t violations = 0;  ///< of the contract, by the core (or by the plugin behind)
   char first_violation[400] = {};
   uint64_t runs = 0;
+  uint64_t binds = 0;
   uint64_t imported = 0;  ///< weights
   uint64_t released = 0;  ///< weights; equal to `imported` once no import is alive
   uint64_t page_copies = 0;

@@ -161,6 +161,7 @@ minfer_status plan_bind(minfer_plan* plan, const minfer_bindings* bindings, minf
   behind.workspace = bindings->workspace ? bindings->workspace->inner : nullptr;
   status = inner().plan_bind(plan->inner, &behind, error);
   if (status != MINFER_OK) return status;
+  ++world().stats.binds;
   plan->bound = true;
   plan->generation = bindings->generation;
   plan->bindings = std::move(bound);
