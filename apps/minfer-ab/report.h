@@ -21,7 +21,7 @@ struct Comparison {
 };
 
 std::string text(const Comparison& comparison, const Sides& sides, const Options& options);
-/// One object, described in docs/minfer-ab.md.
+/// One object, as docs/schema/minfer-ab.schema.json describes it.
 std::string json_text(const Comparison& comparison, const Sides& sides, const Options& options);
 
 }  // namespace minfer::ab

@@ -4,6 +4,8 @@
 
 #include <boost/json.hpp>
 
+#include "json_schema.h"
+#include "man_page.h"
 #include "run_tool.h"
 
 namespace minfer {
@@ -44,6 +46,9 @@ class Ab : public testing::Test {
     boost::system::error_code failed;
     auto value = boost::json::parse(result.out, failed);
     EXPECT_FALSE(failed) << result.out;
+    const JsonSchema schema(
+        boost::json::parse(read_file(MINFER_SOURCE_DIR "/docs/schema/minfer-ab.schema.json")));
+    for (const std::string& fault : schema.faults(value)) ADD_FAILURE() << fault;
     return value.is_object() ? value.get_object() : boost::json::object();
   }
   /// A comparison that must end without a verdict, for a reason that says `part`.
@@ -187,6 +192,10 @@ TEST_F(Ab, WrongMetricHelpAndVersion) {
                            "--same-kernels", "--reload", "--json"})
     EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
   EXPECT_TRUE(run_tool(MINFER_AB, {"--version"}).out.starts_with("minfer "));
+}
+
+TEST_F(Ab, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_AB), std::vector<std::string>());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "json_schema.h"
+#include "man_page.h"
 #include "run_tool.h"
 
 namespace minfer {
@@ -292,6 +293,10 @@ TEST_F(Bench, NoModelAndAbsentModelAndDevice) {
   const ToolResult device = run_tool(MINFER_BENCH, {"-m", model(), "--device", "vulkan"});
   EXPECT_EQ(device.status, 4);
   EXPECT_NE(device.err.find("no plugin offers 'vulkan'"), std::string::npos) << device.err;
+}
+
+TEST_F(Bench, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_BENCH), std::vector<std::string>());
 }
 
 }  // namespace
