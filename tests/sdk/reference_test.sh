@@ -25,4 +25,5 @@ cp "$plugin" "$work/plugins/"
 MINFER_PLUGIN_PATH=$work/plugins "$prefix/bin/minfer-run" --list-devices | grep -q reference:0 ||
   die "minfer-run --list-devices does not show it"
 
+check_conformance "$plugin"
 compare_with_cpu reference "$work/plugins"

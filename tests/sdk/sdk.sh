@@ -38,6 +38,17 @@ check_exports() {
   [ "$symbols" = minfer_plugin_query_v0 ] || die "$1 exports: $symbols"
 }
 
+# check_conformance FILE: the kit, but for what only takes long: speed, and long contexts.
+check_conformance() {
+  local only=()
+  for check in $("$prefix/bin/minfer-conformance" --list | awk '{print $1}' | grep -vE '^(speed|attention.LongContextDecode)$'); do
+    only+=(--only "$check")
+  done
+  "$prefix/bin/minfer-conformance" --plugin "$1" "${only[@]}" >"$work/report" ||
+    { cat "$work/report" >&2; die "minfer-conformance found faults"; }
+  tail -n 1 "$work/report" >&2
+}
+
 # compare_with_cpu BACKEND FOLDER: whole models on the plugin in FOLDER, against the CPU plugin's scalar
 # kernels: the tiny model, and SmolLM2 where MINFER_TEST_MODEL names it.
 compare_with_cpu() {
