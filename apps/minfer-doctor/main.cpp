@@ -39,7 +39,7 @@ std::string help_text() {
          "driver\n"
          "and gates, and opens every device. Exit status 1: something is wrong, and the last "
          "lines\n"
-         "say what.\n"
+         "say what.\n\n"
       << describe();
   return out.str();
 }

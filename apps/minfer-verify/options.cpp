@@ -147,7 +147,7 @@ std::string help_text() {
          "\nChecks a backend on a model: every node against a reference, greedy tokens, replayed\n"
          "against direct runs, sequences in a batch against alone. Exit status 0: all hold; 1: "
          "one\n"
-         "does not; else see docs/errors.md. Values in [] are the defaults.\n"
+         "does not; else see docs/errors.md. Values in [] are the defaults.\n\n"
       << describe();
   return out.str();
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "man_page.h"
 #include "run_tool.h"
 
 namespace minfer {
@@ -69,6 +70,10 @@ TEST(Doctor, WrongPluginIsReportedWithTheRest) {
   EXPECT_NE(result.out.find("/does/not/exist.so"), std::string::npos);
   EXPECT_NE(result.out.find("processor"), std::string::npos);
   EXPECT_EQ(run_tool(MINFER_DOCTOR, {"--nonsense"}).status, 2);
+}
+
+TEST(Doctor, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_DOCTOR), std::vector<std::string>());
 }
 
 }  // namespace

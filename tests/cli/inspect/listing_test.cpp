@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gguf/writer.h"
+#include "man_page.h"
 #include "run_tool.h"
 
 namespace minfer {
@@ -154,6 +155,10 @@ TEST(Usage, HelpGoesToStandardOutput) {
                              "--template", "add_generation_prompt"}) {
     EXPECT_NE(result.out.find(option), std::string::npos) << option;
   }
+}
+
+TEST(Usage, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_INSPECT), std::vector<std::string>());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "man_page.h"
 #include "tiny_model.h"
 
 namespace minfer {
@@ -86,6 +87,10 @@ TEST_F(Sight, TimesOfEveryPhase) {
   const ToolResult result = run({"--prompt", "hello", "-n", "8", "--timing"});
   for (const char* part : {"plan ", "load ", "prefill ", "decode ", "p50", "p90", "p99"})
     EXPECT_NE(result.err.find(part), std::string::npos) << part;
+}
+
+TEST_F(Sight, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_RUN), std::vector<std::string>());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "man_page.h"
 #include "minfer/gguf.h"
 #include "minfer/model.h"
 #include "minfer/quant_blocks.h"
@@ -200,6 +201,10 @@ TEST(Synth, ListsItsPresets) {
        {"qwen2.5-1.5b", "llama3-8b", "gemma3-270m", "qwen3-8b", "smollm2-135m"}) {
     EXPECT_NE(result.out.find(name), std::string::npos) << name;
   }
+}
+
+TEST(Synth, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_SYNTH), std::vector<std::string>());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "man_page.h"
 #include "minfer/gguf.h"
 #include "run_tool.h"
 
@@ -126,6 +127,10 @@ TEST_F(Verify, WrongFlagsAreNamed) {
   EXPECT_EQ(verify({"--model", model(), "--steps", "0"}).status, 2);
   EXPECT_EQ(verify({"--model", model(), "--dump", "a", "--against", "b"}).status, 2);
   EXPECT_EQ(verify({"--help"}).status, 0);
+}
+
+TEST_F(Verify, EveryFlagIsInTheManual) {
+  EXPECT_EQ(flags_without_manual(MINFER_VERIFY), std::vector<std::string>());
 }
 
 }  // namespace
