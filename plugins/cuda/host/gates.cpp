@@ -40,7 +40,7 @@ constexpr minfer_gate kTable[] = {
          "every kernel starts after the one before it has ended (sm_90 and later)"),
     flag("MINFER_NO_DECODE_MMA", kPlan, 1, 0, "decode attention without tensor cores"),
     flag("MINFER_NO_HOPPER", kPlan, 1, 0, "no sm_90a kernels: matmul as on other devices"),
-    make("MINFER_HOPPER_DECODE_MAX_TOKENS", MINFER_GATE_INT, kPlan, 1, 1, 1, 16,
+    make("MINFER_HOPPER_DECODE_MAX_TOKENS", MINFER_GATE_INT, kPlan, 1, 8, 1, 16,
          "most tokens for the sm_90a decode matmul on int8 activations"),
     make("MINFER_HOPPER_DECODE_WARPS", MINFER_GATE_INT, kPlan, 1, 0, 0, 16,
          "most warps of a block that cut k in it, for several tokens; 0: automatic"),
