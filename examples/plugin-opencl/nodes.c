@@ -79,11 +79,10 @@ static void arg_float(struct call* c, cl_float value) {
   arg(c, &value, sizeof value);
 }
 
-static struct view view_of(const struct call* c, const minfer_operand* operand) {
+static struct view view_of(const minfer_operand* operand) {
   struct view v = {(cl_long)operand->offset, {0}, {0}};
   const int is_weight = operand->tensor->kind == MINFER_TENSOR_WEIGHT;
   cl_long packed = sizeof(float); /* weights are held in f32 without gaps */
-  (void)c;
   for (int i = 0; i < 4; ++i) {
     v.ne[i] = operand->ne[i];
     v.nb[i] = operand->tensor->ne[i] == 1 ? 0 : is_weight ? packed : operand->tensor->nb[i];
@@ -102,7 +101,7 @@ static void arg_memory(struct call* c, const minfer_operand* operand) {
 }
 
 static void arg_tensor(struct call* c, const minfer_operand* operand) {
-  const struct view v = view_of(c, operand);
+  const struct view v = view_of(operand);
   arg_memory(c, operand);
   arg(c, &v, sizeof v);
 }

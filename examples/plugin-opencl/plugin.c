@@ -384,7 +384,11 @@ static minfer_status queue_wait_event(minfer_queue* queue, minfer_event* event,
 static int refuse(minfer_verdict* verdict, uint32_t node, const char* why) {
   verdict->supported = 0;
   verdict->node = node;
-  snprintf(verdict->reason, sizeof verdict->reason, "node %u: %.200s", node, why);
+  if (node == MINFER_NONE) {
+    snprintf(verdict->reason, sizeof verdict->reason, "%.250s", why);
+  } else {
+    snprintf(verdict->reason, sizeof verdict->reason, "node %u: %.200s", node, why);
+  }
   return 0;
 }
 
