@@ -16,6 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Tokens of the run that is measured node by node: its kernels are the same at every token.
+/// Uncounted runs before a test: the second may still be slower, as a backend captures its plan
+/// then.
+constexpr uint32_t kWarmUps = 2;
 constexpr uint32_t kTraceTokens = 16;
 
 /// One model in one place while it is measured. Members go from the last to the first.
@@ -128,7 +131,7 @@ Result<Record> run_test(const Session& session, const app::Workload& test, const
   out.devices = devices_of(engine, out.kernels);
   note_places(session, out.fallbacks);
   MINFER_TRY(note_kernels(engine, test, out.fallbacks));
-  MINFER_TRY(runner.run());
+  for (uint32_t i = 0; i < kWarmUps; ++i) MINFER_TRY(runner.run());
   for (uint32_t i = 0; i < repetitions; ++i) {
     MINFER_ASSIGN(const auto ran, runner.run());
     out.tokens = ran.tokens;

@@ -31,7 +31,6 @@ std::string refuse_hopper(const Context& c) {
 #endif
   if (c.gates.on(Gate::kNoHopper)) return "MINFER_NO_HOPPER";
   if (!c.q.aligned) return "rows are not aligned to 16 bytes";
-  if (c.caps.cc != 90) return "needs compute capability 9.0";
   if (c.caps.shared_bytes < hopper::kSharedBytes) {
     return text("needs ", hopper::kSharedBytes, " bytes of shared memory");
   }
@@ -40,42 +39,29 @@ std::string refuse_hopper(const Context& c) {
 
 std::string refuse_hopper_decode(const Context& c) {
   if (const std::string reason = refuse_hopper(c); !reason.empty()) return reason;
-  const int64_t most = c.gates[Gate::kHopperDecodeMaxTokens];
-  if (c.q.tokens > most) return text(c.q.tokens, " tokens, at most ", most);
   if (c.gates.on(Gate::kNoKqMmvq)) return "MINFER_NO_KQ_MMVQ";
-  if (!hopper::decode_fits(&c.q.type, 1, c.q.id, c.q.tokens)) return "no kernel for the type and length";
+  if (!hopper::decode_fits(&c.q.type, 1, c.q.id, c.q.tokens))
+    return "no kernel for the type and length";
   return {};
 }
 
 std::string refuse_hopper_gemm(const Context& c) {
   if (const std::string reason = refuse_hopper(c); !reason.empty()) return reason;
-  const int64_t least = c.gates[Gate::kHopperGemmMinTokens];
-  if (c.q.tokens < least) return text(c.q.tokens, " tokens, at least ", least);
   if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
   if (!hopper::prefill_fits(c.q.type, c.q.id, c.q.od)) return "no kernel for the type and shape";
   return {};
 }
 
 std::string refuse_mmvq(const Context& c) {
-  if (!is_quantised(c.q.type)) return "weights are not quantised";
-  if (c.q.tokens > kMmvqMaxTokens) return text(c.q.tokens, " tokens, at most ", kMmvqMaxTokens);
   if (c.gates.on(Gate::kNoKqMmvq)) return "MINFER_NO_KQ_MMVQ";
   if (c.gates.on(Gate::kSmallMGemm) && c.q.tokens > 1) return "MINFER_SMALL_M_GEMM";
   return {};
 }
 
 std::string refuse_mmq(const Context& c) {
-  if (!mmq_supports(c.q.type)) return "no int8 tensor-core kernel for the type";
-  if (c.q.tokens < tensor_core_tokens(c)) {
-    return text(c.q.tokens, " tokens, at least ", tensor_core_tokens(c));
-  }
   if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
   if (!c.gates.on(Gate::kMmq)) return "MINFER_MMQ=0";
   if (c.caps.cc < 80) return "int8 mma needs compute capability 8.0";
-  const int64_t limit = c.gates[Gate::kGemmMinTokens];
-  if (c.q.tokens >= limit && gemm_half_supports(c.q.type)) {
-    return text(c.q.tokens, " tokens, f16 is faster from ", limit);
-  }
   const uint64_t shared = mmq_shared_bytes(c.q.type, static_cast<int>(c.q.tokens));
   if (shared > c.caps.shared_bytes) {
     return text(shared, " bytes of shared memory, the device has ", c.caps.shared_bytes);
@@ -84,29 +70,51 @@ std::string refuse_mmq(const Context& c) {
 }
 
 std::string refuse_gemm_half(const Context& c) {
-  if (!gemm_half_supports(c.q.type)) return "the type's range or accuracy does not fit f16";
-  if (c.q.tokens < tensor_core_tokens(c)) {
-    return text(c.q.tokens, " tokens, at least ", tensor_core_tokens(c));
-  }
   if (c.gates.on(Gate::kNoPrefillGemm)) return "MINFER_NO_PREFILL_GEMM";
   if (c.caps.cc < 75) return "f16 mma needs compute capability 7.5";
   return {};
 }
 
+bool suits_hopper_decode(const Context& c) {
+  return c.caps.cc == 90 && c.q.tokens <= c.gates[Gate::kHopperDecodeMaxTokens];
+}
+
+bool suits_hopper_gemm(const Context& c) {
+  return c.caps.cc == 90 && c.q.tokens >= c.gates[Gate::kHopperGemmMinTokens];
+}
+
+bool suits_mmvq(const Context& c) {
+  return is_quantised(c.q.type) && c.q.tokens <= kMmvqMaxTokens;
+}
+
+bool suits_gemm_half(const Context& c) {
+  return gemm_half_supports(c.q.type) && c.q.tokens >= tensor_core_tokens(c);
+}
+
+bool suits_mmq(const Context& c) {
+  const bool half_is_faster =
+      gemm_half_supports(c.q.type) && c.q.tokens >= c.gates[Gate::kGemmMinTokens];
+  return mmq_supports(c.q.type) && c.q.tokens >= tensor_core_tokens(c) && !half_is_faster;
+}
+
 struct Rule {
   MatmulKernel kernel;
   const char* name;
-  /// Why the rule does not take the query; empty: it does.
+  /// Whether the kernel is the fastest for this type and number of tokens on such a device. Passing
+  /// over one that is not needs no reason.
+  bool (*suits)(const Context&);
+  /// Why a kernel that suits is not taken; empty: it is.
   std::string (*refuse)(const Context&);
 };
 
 constexpr Rule kRules[] = {
-    {MatmulKernel::kHopperDecode, "hopper_gemv", refuse_hopper_decode},
-    {MatmulKernel::kHopperGemm, "hopper_gemm", refuse_hopper_gemm},
-    {MatmulKernel::kMmvq, "mmvq", refuse_mmvq},
-    {MatmulKernel::kMmq, "mmq", refuse_mmq},
-    {MatmulKernel::kGemmHalf, "gemm_f16", refuse_gemm_half},
-    {MatmulKernel::kGeneric, "matmul", [](const Context&) { return std::string(); }},
+    {MatmulKernel::kHopperDecode, "hopper_gemv", suits_hopper_decode, refuse_hopper_decode},
+    {MatmulKernel::kHopperGemm, "hopper_gemm", suits_hopper_gemm, refuse_hopper_gemm},
+    {MatmulKernel::kMmvq, "mmvq", suits_mmvq, refuse_mmvq},
+    {MatmulKernel::kMmq, "mmq", suits_mmq, refuse_mmq},
+    {MatmulKernel::kGemmHalf, "gemm_f16", suits_gemm_half, refuse_gemm_half},
+    {MatmulKernel::kGeneric, "matmul", [](const Context&) { return true; },
+     [](const Context&) { return std::string(); }},
 };
 
 const char* activation_name(MatmulKernel kernel) {
@@ -122,6 +130,7 @@ MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQue
   const TypeLayout* layout = find_layout(query.type);
   MatmulChoice choice;
   for (const Rule& rule : kRules) {
+    if (!rule.suits(context)) continue;
     const bool reference = gates.on(Gate::kReference) && rule.kernel != MatmulKernel::kGeneric;
     const std::string reason = reference ? "MINFER_CUDA_REFERENCE" : rule.refuse(context);
     if (reason.empty()) {

@@ -28,7 +28,7 @@ struct MatmulChoice {
   MatmulKernel kernel = MatmulKernel::kGeneric;
   std::string label;
   std::string
-      why;  ///< why the kernels before it in the table were passed over; empty: it is the first
+      why;  ///< why the faster kernels for the query were not taken; empty: it is the fastest
 };
 
 MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQuery& query);

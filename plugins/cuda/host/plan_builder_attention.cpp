@@ -192,18 +192,22 @@ void PlanBuilder::emit_attention(uint32_t n) {
   shape.window = static_cast<int32_t>(p.window);
   shape.causal = static_cast<int32_t>(p.causal);
 
+  // With few tokens a sequence, a tile of queries would stay mostly empty.
+  const bool suits_tiles = shape.tokens >= 16 && shape.tokens > 8 * shape.seqs;
   std::string why;
-  if (gates_.on(Gate::kNoTiledAttention) || gates_.on(Gate::kReference))
-    why = "gate";
-  else if (caps_.cc < 80)
-    why = "attention_tiled needs compute capability 8.0";
-  else if (shape.tokens < 16 || shape.tokens <= 8 * shape.seqs) {
-    why = text("attention_tiled: ", shape.tokens, " tokens of up to ", shape.seqs, " sequences");
-  } else if (!attention_tiled_supports(shape)) {
-    why = text("attention_tiled: head dims ", shape.kv.dim_k, ", ", shape.kv.dim_v, ", KV type ",
-               shape.kv.type);
+  if (suits_tiles) {
+    if (gates_.on(Gate::kReference)) {
+      why = "attention_tiled: MINFER_CUDA_REFERENCE";
+    } else if (gates_.on(Gate::kNoTiledAttention)) {
+      why = "attention_tiled: MINFER_NO_TILED_ATTENTION";
+    } else if (caps_.cc < 80) {
+      why = "attention_tiled: needs compute capability 8.0";
+    } else if (!attention_tiled_supports(shape)) {
+      why = text("attention_tiled: head dims ", shape.kv.dim_k, ", ", shape.kv.dim_v, ", KV type ",
+                 shape.kv.type);
+    }
   }
-  const bool tiled = why.empty();
+  const bool tiled = suits_tiles && why.empty();
   const bool mma = !tiled && !gates_.on(Gate::kReference) && !gates_.on(Gate::kNoDecodeMma) &&
                    caps_.cc >= 80 && attention_decode_supports(shape);
   const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
