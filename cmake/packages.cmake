@@ -37,12 +37,16 @@ foreach(tool IN LISTS tools)
   if(NOT TARGET ${tool})
     continue()
   endif()
+  set(component tools)
+  if(tool STREQUAL minfer-conformance)
+    set(component dev) # it comes with the SDK
+  endif()
   file(CONFIGURE OUTPUT completions/${tool} CONTENT "@completion@\ncomplete -o default -F _minfer @tool@\n" @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/completions/${tool}
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${component})
   if(EXISTS ${PROJECT_SOURCE_DIR}/docs/man/${tool}.1)
     minfer_install_gz(${PROJECT_SOURCE_DIR}/docs/man/${tool}.1 ${CMAKE_INSTALL_MANDIR}/man1 ${tool}.1
-      tools)
+      ${component})
   endif()
 endforeach()
 
