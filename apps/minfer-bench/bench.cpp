@@ -16,10 +16,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Tokens of the run that is measured node by node: its kernels are the same at every token.
+constexpr uint32_t kTraceTokens = 16;
 /// Uncounted runs before a test: the second may still be slower, as a backend captures its plan
 /// then.
 constexpr uint32_t kWarmUps = 2;
-constexpr uint32_t kTraceTokens = 16;
 
 /// One model in one place while it is measured. Members go from the last to the first.
 struct Session {
