@@ -18,8 +18,6 @@ using app::one;
 using app::several;
 
 constexpr unsigned kHelpWidth = 100;
-constexpr uint32_t kMaxStepTokens = 4096;
-constexpr uint32_t kMaxPast = 65536;
 constexpr uint32_t kMaxTokens = 65536;
 constexpr uint32_t kMaxSequences = 64;
 constexpr const char* kText =

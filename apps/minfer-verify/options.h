@@ -10,6 +10,9 @@
 
 namespace minfer::verify {
 
+inline constexpr uint32_t kMaxStepTokens = 4096;
+inline constexpr uint32_t kMaxPast = 65536;
+
 struct Options {
   RunConfig candidate;  ///< model and place of what is checked
   std::vector<app::GateFlag> candidate_gates;

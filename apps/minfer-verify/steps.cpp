@@ -8,6 +8,7 @@
 #include <random>
 
 #include "gguf/writer.h"
+#include "options.h"
 
 namespace minfer::verify {
 namespace {
@@ -139,10 +140,11 @@ Result<StepFile> read_steps(const std::filesystem::path& path) {
   for (uint64_t s = 0; s < n; ++s) {
     StepValues& step = out.steps.emplace_back();
     MINFER_ASSIGN(const auto tokens, file->get_ints(fmt::format("step.{}.tokens", s)));
-    if (!tokens || tokens->empty()) return wrong(fmt::format("step {} has no tokens", s));
+    if (!tokens || tokens->empty() || tokens->size() > kMaxStepTokens)
+      return wrong(fmt::format("step {} has no tokens, or more than {}", s, kMaxStepTokens));
     for (const int64_t token : *tokens) step.tokens.push_back(static_cast<TokenId>(token));
     MINFER_ASSIGN(const uint64_t past,
-                  file->require_uint(fmt::format("step.{}.past", s), UINT32_MAX));
+                  file->require_uint(fmt::format("step.{}.past", s), kMaxPast));
     step.past = static_cast<uint32_t>(past);
   }
   for (const GgufTensor& tensor : file->tensors()) {

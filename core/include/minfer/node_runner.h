@@ -40,6 +40,7 @@ struct PartResult {
 
 class NodeRunner {
  public:
+  /// kUsage without tokens or with one that the model does not have, else what the device says.
   static Result<std::unique_ptr<NodeRunner>> create(std::shared_ptr<const Model> model,
                                                     std::shared_ptr<Device> device,
                                                     const NodeRunnerStep& step);

@@ -254,8 +254,12 @@ Result<PartResult> NodeRunnerImpl::run(std::span<const uint32_t> nodes,
 Result<std::unique_ptr<NodeRunner>> NodeRunner::create(std::shared_ptr<const Model> model,
                                                        std::shared_ptr<Device> device,
                                                        const NodeRunnerStep& step) {
-  if (step.tokens.empty())
-    return fail(ErrorCode::kUsage, "a step needs at least one token", "NodeRunner");
+  if (step.tokens.empty()) return fail(ErrorCode::kUsage, "a step needs at least one token");
+  const auto n_vocab = static_cast<TokenId>(model->hparams().n_vocab);
+  for (const TokenId token : step.tokens)
+    if (token < 0 || token >= n_vocab)
+      return fail(ErrorCode::kUsage,
+                  fmt::format("token {} is outside the vocabulary of {}", token, n_vocab));
   auto runner = std::make_unique<NodeRunnerImpl>(std::move(model), std::move(device), step);
   MINFER_TRY(runner->set_up());
   return runner;
