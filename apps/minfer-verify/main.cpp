@@ -79,7 +79,13 @@ Result<void> check_sequences(verify::Side& candidate, verify::Side& reference,
   return {};
 }
 
-Result<verify::Outcome> check(const verify::Options& options) {
+/// 0 where the candidate cannot be given made-up keys and values.
+Result<uint32_t> possible_past(verify::Side& candidate, uint32_t wanted) {
+  MINFER_ASSIGN(const auto device, candidate.device());
+  return MINFER_HAS_FN(&device->table(), kv_import_page) ? wanted : 0;
+}
+
+Result<verify::Outcome> check(verify::Options options) {
   verify::Outcome out;
   out.model = options.candidate.model.string();
   MINFER_ASSIGN(auto candidate,
@@ -97,6 +103,7 @@ Result<verify::Outcome> check(const verify::Options& options) {
   if (options.reference.model != options.candidate.model)
     out.reference += fmt::format(" with {}", options.reference.model.string());
   if (options.parity) {
+    MINFER_ASSIGN(options.past, possible_past(candidate, options.past));
     MINFER_ASSIGN(const auto steps, run_steps(reference, options));
     MINFER_TRY(check_parity(candidate, steps, out));
   }
