@@ -29,6 +29,10 @@ foreach(component IN LISTS minfer_packages)
   endif()
 endforeach()
 
+install(FILES docs/operators.md docs/plugin-guide.md DESTINATION ${minfer_doc_dir}/minfer-dev
+  COMPONENT dev)
+install(DIRECTORY examples DESTINATION ${minfer_doc_dir}/minfer-dev COMPONENT dev)
+
 # Completion is loaded by the command's name, so each tool has the file under its own.
 file(GLOB tools RELATIVE ${PROJECT_SOURCE_DIR}/apps CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/apps/minfer-*)
