@@ -39,7 +39,8 @@ size_t rejected_exactly(size_t n, double tail) {
       chance[t] = 0.5 * (chance[t] + (t >= rank ? chance[t - rank] : 0.0));
   }
   size_t k = 0;
-  for (double below = chance[0]; below <= tail; below += chance[k]) ++k;
+  double below = chance[0];
+  while (below <= tail) below += chance[++k];
   return k;
 }
 
