@@ -70,25 +70,24 @@ configure_file(packaging/core/shlibs.in ${CMAKE_CURRENT_BINARY_DIR}/shlibs @ONLY
 set(CPACK_DEBIAN_CORE_PACKAGE_CONTROL_EXTRA
   ${CMAKE_CURRENT_BINARY_DIR}/shlibs ${PROJECT_SOURCE_DIR}/packaging/core/triggers)
 
-# minfer_package(COMPONENT SECTION DEPENDS SHORT LONG): one package's control fields.
-macro(minfer_package component section depends short long)
+# minfer_package(COMPONENT SECTION DEPENDS TEXT): one package's control fields; the first line of every
+# description is the project's.
+macro(minfer_package component section depends text)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME minfer-${component})
   set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section})
   set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${depends}")
-  set(CPACK_DEBIAN_${upper}_DESCRIPTION "${short}\n ${long}")
+  set(CPACK_DEBIAN_${upper}_DESCRIPTION "${text}")
 endmacro()
-minfer_package(core libs "" "inference engine for GGUF models (library)"
-  "The engine without a backend: models, placement, scheduling. Backends are\n packages of their own; minfer-plugin-cpu is the one for every machine.")
-minfer_package(plugin-cpu libs "" "inference engine for GGUF models (CPU backend)"
-  "Kernels from the baseline to AVX-512 with VNNI, chosen at run time.\n Works with any minfer-core of the same plugin ABI.")
-minfer_package(plugin-cuda contrib/libs "" "inference engine for GGUF models (CUDA backend)"
-  "Kernels for NVIDIA GPUs. Needs a driver to be of use, nothing to be installed.\n Works with any minfer-core of the same plugin ABI.")
+minfer_package(core libs ""
+  "The engine without a backend: models, placement, scheduling. Backends are\npackages of their own; minfer-plugin-cpu is the one for every machine.")
+minfer_package(plugin-cpu libs ""
+  "Kernels from the baseline to AVX-512 with VNNI, chosen at run time.\nWorks with any minfer-core of the same plugin ABI.")
+minfer_package(plugin-cuda contrib/libs ""
+  "Kernels for NVIDIA GPUs. Needs a driver to be of use, nothing to be installed.\nWorks with any minfer-core of the same plugin ABI.")
 minfer_package(tools science "minfer-core (= ${PROJECT_VERSION})"
-  "inference engine for GGUF models (programs)"
   "Programs that run, measure, compare, inspect and make models.")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "minfer-plugin-cpu")
 minfer_package(dev libdevel "minfer-core (= ${PROJECT_VERSION}), libexpected-dev"
-  "inference engine for GGUF models (SDK)"
-  "Headers, CMake package and pkg-config files for programs on the engine and\n for backends out of tree, and the tool that checks a backend.")
+  "Headers, CMake package and pkg-config files for programs on the engine and\nfor backends out of tree, and the tool that checks a backend.")
 include(CPack)
