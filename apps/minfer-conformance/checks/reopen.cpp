@@ -1,5 +1,6 @@
 // Devices come and go in a process that lives long: what one held is given back with it.
-#include "alloc_counter.h"
+#include "../alloc_counter.h"
+
 #include "checks.h"
 #include "process.h"
 #include "small_plan.h"
