@@ -28,7 +28,7 @@ void check_reopen(const Target&) {
   const Holdings after = measure_holdings(before.threads);
   expect_equal(after.threads, before.threads, "threads after 90 more cycles");
   expect_equal(after.files, before.files, "open files after 90 more cycles");
-  if (!can_count_allocations()) return;  // a sanitizer keeps freed memory back
+  if (!minfer::testing::can_count_allocations()) return;  // a sanitizer keeps freed memory back
   expect_below(
       static_cast<double>(after.resident_bytes),
       static_cast<double>(before.resident_bytes + kMaxGrowth),
