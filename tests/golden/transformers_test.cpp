@@ -6,6 +6,7 @@
 
 #include "golden_engine.h"
 #include "golden_json.h"
+#include "scratch.h"
 #include "tiny_models.h"
 
 namespace minfer::testing {
@@ -43,8 +44,7 @@ TEST_P(Transformers, LogitsAgree) {
   if (const json::value* freqs = found->if_contains("rope_freqs"))
     for (const json::value& f : freqs->as_array()) tiny.rope_freqs.push_back(f.to_number<float>());
 
-  const auto path = std::filesystem::path(::testing::TempDir()) /
-                    ("tiny-" + std::string(label) + "-" + isa + ".gguf");
+  const auto path = scratch("tiny-" + std::string(label) + "-" + isa + ".gguf");
   const auto written = write_tiny_model(path, tiny);
   ASSERT_TRUE(written) << written.error().message();
 

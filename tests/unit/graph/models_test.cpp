@@ -2,10 +2,9 @@
 // have.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "gguf/writer.h"
 #include "minfer/model.h"
+#include "scratch.h"
 #include "tiny_models.h"
 
 namespace minfer {
@@ -14,7 +13,7 @@ namespace {
 class Models : public ::testing::TestWithParam<const char*> {};
 
 Result<std::shared_ptr<const Model>> open_tiny(const std::string& arch, const std::string& tag) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / ("graph-" + tag + arch + ".gguf");
+  const auto path = scratch("graph-" + tag + arch + ".gguf");
   testing::TinyModel tiny;
   tiny.arch = arch;
   MINFER_TRY(testing::write_tiny_model(path, tiny));
@@ -81,7 +80,7 @@ TEST(Gemma3, WindowsAllLayersButEverySixth) {
 }
 
 TEST(Models, UnknownArchitectureListsTheKnownOnes) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / "unknown-arch.gguf";
+  const auto path = scratch("unknown-arch.gguf");
   GgufWriter writer;
   writer.add("general.architecture", "mamba");
   ASSERT_TRUE(writer.open(path));
@@ -107,7 +106,7 @@ class BadHyperParameters : public ::testing::TestWithParam<BadModel> {};
 
 TEST_P(BadHyperParameters, ErrorGivesBothValues) {
   const BadModel& bad = GetParam();
-  const auto path = std::filesystem::path(::testing::TempDir()) / "bad-hparams.gguf";
+  const auto path = scratch("bad-hparams.gguf");
   GgufWriter writer;
   writer.add("general.architecture", "qwen2");
   for (const auto& [key, value] :
