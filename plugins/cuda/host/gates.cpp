@@ -1,6 +1,8 @@
 // The table of gates (see gates.h).
 #include "gates.h"
 
+#include "abi_read.h"
+
 namespace minfer_cuda {
 namespace {
 
@@ -46,7 +48,8 @@ constexpr minfer_gate kTable[] = {
          "most warps of a block that cut k in it, for several tokens; 0: automatic"),
     make("MINFER_HOPPER_GEMM_MIN_TOKENS", MINFER_GATE_INT, kPlan, 1, 2, 2, 1 << 20,
          "fewest tokens for the wgmma matmul"),
-    flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0, "sm_90a matmul without gated units and folded norms"),
+    flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0,
+         "sm_90a matmul without gated units and folded norms"),
     flag("MINFER_NO_HOPPER_OVERLAP", kPlan, 0, 0,
          "sm_90a matmul does not request weights before the kernel before it ends"),
 };
@@ -59,8 +62,9 @@ const minfer_gate* gate_table() {
 }
 
 Gates::Gates(const minfer_gate_values* values) {
+  const minfer_gate_values given = read_struct(values);
   for (uint32_t i = 0; i < static_cast<uint32_t>(Gate::kCount); ++i) {
-    values_[i] = values && i < values->n ? values->values[i] : kTable[i].default_value;
+    values_[i] = given.values && i < given.n ? given.values[i] : kTable[i].default_value;
   }
 }
 

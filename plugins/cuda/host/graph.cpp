@@ -4,15 +4,11 @@
 #include <algorithm>
 
 #include "../kernels/layout.h"
+#include "abi_read.h"
 #include "ops.h"
 
 namespace minfer_cuda {
 namespace {
-
-template <class T>
-const T& element(const T* first, uint32_t stride, uint32_t i) {
-  return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) + uint64_t{i} * stride);
-}
 
 uint64_t params_size(uint32_t op) {
   switch (op) {
@@ -73,6 +69,7 @@ Tensor read_tensor(const minfer_tensor& from, uint32_t index, uint32_t n_tensors
 Node read_node(const minfer_node& from, uint32_t index, uint32_t n_tensors) {
   Node n;
   n.op = from.op;
+  n.revision = from.revision;
   n.dst = from.dst;
   n.name = from.name ? from.name : text("node ", index);
   n.src.assign(from.src, from.src + from.n_src);
@@ -134,20 +131,22 @@ int64_t Tensor::extent() const {
   return last + nb[0];
 }
 
-Graph read_graph(const minfer_split& split) {
+Graph read_graph(const minfer_split& given) {
+  const minfer_split split = read_struct(&given);
   Graph g;
   g.model = split.model;
-  if (split.capacity) g.capacity = *split.capacity;
+  g.capacity = read_struct(split.capacity);
   for (uint32_t i = 0; i < split.n_tensors; ++i) {
     g.tensors.push_back(
-        read_tensor(element(split.tensors, split.tensor_stride, i), i, split.n_tensors));
+        read_tensor(read_element(split.tensors, split.tensor_stride, i), i, split.n_tensors));
   }
   for (uint32_t i = 0; i < split.n_kv; ++i) {
-    g.kv.push_back(read_kv(element(split.kv, split.kv_stride, i)));
+    g.kv.push_back(read_kv(read_element(split.kv, split.kv_stride, i)));
   }
   check_views(g);
   for (uint32_t i = 0; i < split.n_nodes; ++i) {
-    g.nodes.push_back(read_node(element(split.nodes, split.node_stride, i), i, split.n_tensors));
+    g.nodes.push_back(
+        read_node(read_element(split.nodes, split.node_stride, i), i, split.n_tensors));
     require_node(g, i);
   }
   return g;

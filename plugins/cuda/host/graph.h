@@ -47,7 +47,7 @@ union OpParams {
 };
 
 struct Node {
-  uint32_t op = 0;
+  uint32_t op = 0, revision = 0;
   std::vector<uint32_t> src;
   uint32_t dst = kNone;
   OpParams params{};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../kernels/kv.h"
+#include "abi_read.h"
 #include "ops.h"
 #include "queue.h"
 
@@ -38,7 +39,7 @@ void require_page(const minfer_kv_desc& kv, uint32_t page) {
 minfer_status kv_page_sizes(minfer_device*, const minfer_kv_desc* kv, uint32_t* sizes, uint32_t* n,
                             minfer_error* error) {
   return guard(error, [&] {
-    pages_of(*kv, kMinPageTokens);
+    pages_of(read_struct(kv), kMinPageTokens);
     std::vector<uint32_t> all;
     for (uint32_t s = kMinPageTokens; s <= kMaxPageTokens; s *= 2) all.push_back(s);
     std::copy_n(all.begin(), std::min<size_t>(all.size(), *n), sizes);
@@ -48,8 +49,10 @@ minfer_status kv_page_sizes(minfer_device*, const minfer_kv_desc* kv, uint32_t* 
 
 minfer_status kv_page_bytes(minfer_device*, const minfer_kv_desc* kv, uint64_t* bytes,
                             minfer_error* error) {
-  return guard(error,
-               [&] { *bytes = static_cast<uint64_t>(pages_of(*kv, kv->page_tokens).page_bytes); });
+  return guard(error, [&] {
+    const minfer_kv_desc desc = read_struct(kv);
+    *bytes = static_cast<uint64_t>(pages_of(desc, desc.page_tokens).page_bytes);
+  });
 }
 
 minfer_status kv_copy_pages(minfer_queue* queue, const minfer_kv_desc* kv, minfer_buffer* region,
@@ -57,11 +60,12 @@ minfer_status kv_copy_pages(minfer_queue* queue, const minfer_kv_desc* kv, minfe
                             minfer_error* error) {
   return guard(error, [&] {
     queue->require_healthy();
-    const KvPages pages = pages_in(*kv, *region);
+    const minfer_kv_desc desc = read_struct(kv);
+    const KvPages pages = pages_in(desc, *region);
     const DeviceScope scope(queue->device->caps().ordinal);
     for (uint32_t i = 0; i < n; ++i) {
-      require_page(*kv, from[i]);
-      require_page(*kv, to[i]);
+      require_page(desc, from[i]);
+      require_page(desc, to[i]);
       const auto bytes = static_cast<size_t>(pages.page_bytes);
       queue->raise(cudaMemcpyAsync(pages.base + pages.page_bytes * to[i],
                                    pages.base + pages.page_bytes * from[i], bytes,
@@ -80,8 +84,9 @@ minfer_status kv_export_page(minfer_queue* queue, const minfer_kv_desc* kv, minf
                              uint32_t page, float* out, minfer_error* error) {
   return guard(error, [&] {
     queue->require_healthy();
-    require_page(*kv, page);
-    const KvPages pages = pages_in(*kv, *region);
+    const minfer_kv_desc desc = read_struct(kv);
+    require_page(desc, page);
+    const KvPages pages = pages_in(desc, *region);
     const DeviceScope scope(queue->device->caps().ordinal);
     const DeviceMemory canonical(*queue->device, canonical_bytes(pages), "a KV page's export");
     auto* values = reinterpret_cast<float*>(canonical.get());
@@ -97,8 +102,9 @@ minfer_status kv_import_page(minfer_queue* queue, const minfer_kv_desc* kv, minf
                              uint32_t page, const float* in, minfer_error* error) {
   return guard(error, [&] {
     queue->require_healthy();
-    require_page(*kv, page);
-    const KvPages pages = pages_in(*kv, *region);
+    const minfer_kv_desc desc = read_struct(kv);
+    require_page(desc, page);
+    const KvPages pages = pages_in(desc, *region);
     const DeviceScope scope(queue->device->caps().ordinal);
     const DeviceMemory canonical(*queue->device, canonical_bytes(pages), "a KV page's import");
     auto* values = reinterpret_cast<float*>(canonical.get());

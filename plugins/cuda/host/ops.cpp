@@ -25,6 +25,9 @@ class Checker {
       : graph_(graph), index_(index), node_(graph.nodes[index]) {}
 
   void run() {
+    if (node_.revision > 1) {
+      refuse(kNone, text("revision ", node_.revision, ", this plugin knows 1"));
+    }
     switch (node_.op) {
       case MINFER_OP_GET_ROWS:
         return get_rows();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "abi_read.h"
 #include "plan.h"
 
 namespace minfer_cuda {
@@ -11,17 +12,18 @@ namespace {
 minfer_status supports(minfer_device* device, const minfer_split* split,
                        const minfer_gate_values* values, minfer_verdict* out, minfer_error* error) {
   return guard(error, [&] {
-    out->supported = 1;
-    out->node = out->tensor = MINFER_NONE;
-    out->reason[0] = '\0';
+    minfer_verdict verdict{};
+    verdict.supported = 1;
+    verdict.node = verdict.tensor = MINFER_NONE;
     try {
       compile(device->caps(), Gates(values), *split);
     } catch (const Refusal& refusal) {
-      out->supported = 0;
-      out->node = refusal.node;
-      out->tensor = refusal.tensor;
-      std::snprintf(out->reason, sizeof out->reason, "%s", refusal.what());
+      verdict.supported = 0;
+      verdict.node = refusal.node;
+      verdict.tensor = refusal.tensor;
+      std::snprintf(verdict.reason, sizeof verdict.reason, "%s", refusal.what());
     }
+    write_struct(out, verdict);
   });
 }
 
@@ -33,22 +35,24 @@ minfer_status plan_compile(minfer_device* device, const minfer_split* split,
     auto plan =
         std::make_unique<minfer_plan>(*device, gates, compile(device->caps(), gates, *split));
     const Program& program = plan->program();
-    info->n_launches =
+    minfer_plan_info told{};
+    told.n_launches =
         std::accumulate(program.steps.begin(), program.steps.end(), 0u,
                         [](uint32_t sum, const Step& step) { return sum + step.launches; });
-    info->workspace_bytes = program.workspace_bytes;
-    info->workspace_align = kWorkspaceAlign;
+    told.workspace_bytes = program.workspace_bytes;
+    told.workspace_align = kWorkspaceAlign;
+    write_struct(info, told);
     *out = plan.release();
   });
 }
 
 minfer_status plan_bind(minfer_plan* plan, const minfer_bindings* bindings, minfer_error* error) {
-  return guard(error, [&] { plan->bind(*bindings); });
+  return guard(error, [&] { plan->bind(read_struct(bindings)); });
 }
 
 minfer_status plan_run(minfer_plan* plan, minfer_queue* queue, const minfer_run_args* args,
                        minfer_error* error) {
-  return guard(error, [&] { plan->run(*queue, *args); });
+  return guard(error, [&] { plan->run(*queue, read_struct(args)); });
 }
 
 minfer_status plan_describe(minfer_plan* plan, uint32_t node, minfer_node_report* out,
@@ -59,9 +63,11 @@ minfer_status plan_describe(minfer_plan* plan, uint32_t node, minfer_node_report
       throw PluginError(MINFER_INVALID, text("node ", node, " of ", program.reports.size()));
     }
     const NodeReport& report = program.reports[node];
-    out->fused_into = report.fused_into;
-    std::snprintf(out->kernel, sizeof out->kernel, "%s", report.kernel.c_str());
-    std::snprintf(out->why, sizeof out->why, "%s", report.why.c_str());
+    minfer_node_report told{};
+    told.fused_into = report.fused_into;
+    std::snprintf(told.kernel, sizeof told.kernel, "%s", report.kernel.c_str());
+    std::snprintf(told.why, sizeof told.why, "%s", report.why.c_str());
+    write_struct(out, told);
   });
 }
 

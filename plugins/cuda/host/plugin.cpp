@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "abi_read.h"
 #include "device.h"
 #include "gates.h"
 #include "kv_api.h"
@@ -47,7 +48,6 @@ minfer_device_info describe(const Caps& caps) {
                         ", ", caps.memory_bytes >> 20, " MiB, driver for CUDA ", driver_version());
   texts->reason = device_problem(caps);
   minfer_device_info info{};
-  info.struct_size = sizeof info;
   info.kind = caps.integrated ? MINFER_DEVICE_INTEGRATED : MINFER_DEVICE_DISCRETE;
   info.score = !texts->reason.empty() ? 0 : caps.integrated ? 200 : 300;
   info.memory_total = caps.memory_bytes;
@@ -70,7 +70,6 @@ minfer_device_info unusable(const std::string& reason) {
   texts->name = "NVIDIA GPU";
   texts->reason = reason;
   minfer_device_info info{};
-  info.struct_size = sizeof info;
   info.kind = MINFER_DEVICE_DISCRETE;
   info.buffer_alignment = 256;
   info.name = texts->name.c_str();
@@ -93,11 +92,7 @@ minfer_status device_enumerate(minfer_device_info* out, uint32_t stride, uint32_
     for (int i = 0; i < count; ++i) infos.push_back(describe(query_caps(i)));
     for (uint32_t i = 0; i < infos.size() && i < capacity; ++i) {
       char* to = reinterpret_cast<char*>(out) + uint64_t{i} * stride;
-      uint32_t given = 0;
-      std::memcpy(&given, to, sizeof given);
-      const uint32_t bytes = std::min<uint32_t>({given ? given : stride, stride, sizeof infos[i]});
-      infos[i].struct_size = bytes;
-      std::memcpy(to, &infos[i], bytes);
+      write_struct(reinterpret_cast<minfer_device_info*>(to), infos[i]);
     }
     *n = static_cast<uint32_t>(infos.size());
   });
@@ -135,13 +130,12 @@ minfer_status device_memory(minfer_device* device, minfer_memory* out, minfer_er
     size_t free_bytes = 0, total = 0;
     check(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
     minfer_memory memory{};
-    memory.struct_size = out->struct_size ? out->struct_size : sizeof memory;
     memory.total = total;
     memory.free = free_bytes;
     memory.held = device->held();
     memory.peak = device->peak();
     memory.overhead = kContextBytes;
-    std::memcpy(out, &memory, std::min<size_t>(memory.struct_size, sizeof memory));
+    write_struct(out, memory);
   });
 }
 

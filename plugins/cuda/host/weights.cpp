@@ -2,6 +2,7 @@
 #include "weights.h"
 
 #include "../kernels/layout.h"
+#include "abi_read.h"
 #include "uploader.h"
 
 namespace minfer_cuda {
@@ -25,9 +26,8 @@ namespace {
 
 constexpr uint64_t kAlign = 256;
 
-const minfer_weight& weight_at(const minfer_weight_unit& unit, uint32_t i) {
-  const auto* bytes = reinterpret_cast<const char*>(unit.weights);
-  return *reinterpret_cast<const minfer_weight*>(bytes + uint64_t{i} * unit.weight_stride);
+minfer_weight weight_at(const minfer_weight_unit& unit, uint32_t i) {
+  return read_element(unit.weights, unit.weight_stride, i);
 }
 
 int64_t rows_of(const minfer_weight& w) {
@@ -75,7 +75,7 @@ uint64_t align_up(uint64_t n) {
 uint64_t unit_bytes(Device& device, const minfer_weight_unit& unit) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < unit.n_weights; ++i) {
-    const minfer_weight& w = weight_at(unit, i);
+    const minfer_weight w = weight_at(unit, i);
     const uint64_t bytes = device_bytes(w);
     if (!device.weights().find(unit.model, w.id)) total += align_up(bytes);
   }
@@ -106,7 +106,7 @@ std::unique_ptr<minfer_weights> import_unit(Device& device, const minfer_weight_
   char* at = memory->get();
   try {
     for (uint32_t i = 0; i < unit.n_weights; ++i) {
-      const minfer_weight& w = weight_at(unit, i);
+      const minfer_weight w = weight_at(unit, i);
       require_in_mapping(w);
       if (auto shared = device.weights().find(unit.model, w.id)) {
         result->entries.push_back(std::move(shared));
@@ -129,7 +129,7 @@ std::unique_ptr<minfer_weights> import_unit(Device& device, const minfer_weight_
     throw;
   }
   for (uint32_t i = 0; i < unit.n_weights; ++i) {
-    const minfer_weight& w = weight_at(unit, i);
+    const minfer_weight w = weight_at(unit, i);
     ImportAccess::publish(device.weights(), unit.model, w.id, result->entries[i]);
     if (unit.release) unit.release(unit.release_ctx, w.id);
   }
@@ -138,14 +138,14 @@ std::unique_ptr<minfer_weights> import_unit(Device& device, const minfer_weight_
 
 minfer_status weights_size(minfer_device* device, const minfer_weight_unit* unit,
                            const minfer_gate_values*, uint64_t* bytes, minfer_error* error) {
-  return guard(error, [&] { *bytes = unit_bytes(*device, *unit); });
+  return guard(error, [&] { *bytes = unit_bytes(*device, read_struct(unit)); });
 }
 
 minfer_status weights_import(minfer_device* device, const minfer_weight_unit* unit,
                              const minfer_gate_values*, minfer_weights** out, minfer_error* error) {
   return guard(error, [&] {
     const DeviceScope scope(device->caps().ordinal);
-    *out = import_unit(*device, *unit).release();
+    *out = import_unit(*device, read_struct(unit)).release();
   });
 }
 

@@ -110,6 +110,36 @@ TEST_P(CompileTest, RefusalsNameNodeTensorAndNumbers) {
   }
 }
 
+TEST_P(CompileTest, RevisionsOfLaterHostsAreRefused) {
+  Layer layer = make_layer(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, 1, 1, false);
+  minfer_split split = layer.split->split();
+  std::vector<minfer_node> nodes(split.nodes, split.nodes + split.n_nodes);
+  nodes[1].revision = 2;
+  split.nodes = nodes.data();
+  try {
+    compile(caps_of(GetParam()), gates_with({}), split);
+    FAIL() << "taken";
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.node, 1u);
+    EXPECT_NE(std::string(refusal.what()).find("revision 2"), std::string::npos);
+  }
+}
+
+// Fields behind an older host's struct_size are not read, even where memory follows.
+TEST_P(CompileTest, StructsOfOlderHostsEndAtTheirSize) {
+  Layer layer = make_layer(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, 1, 1, false);
+  minfer_split split = layer.split->split();
+  std::vector<minfer_tensor> tensors(split.tensors, split.tensors + split.n_tensors);
+  std::vector<minfer_node> nodes(split.nodes, split.nodes + split.n_nodes);
+  const auto* nowhere = reinterpret_cast<const char*>(uintptr_t{8});
+  for (minfer_tensor& t : tensors) t.struct_size = offsetof(minfer_tensor, name), t.name = nowhere;
+  for (minfer_node& n : nodes) n.struct_size = offsetof(minfer_node, name), n.name = nowhere;
+  split.tensors = tensors.data();
+  split.nodes = nodes.data();
+  const auto older = compile(caps_of(GetParam()), gates_with({}), split);
+  EXPECT_EQ(labels(*older), labels(*compiled(layer)));
+}
+
 // Devices differ in what they run, and the table says so for each.
 TEST_P(CompileTest, LabelsFollowTheDecisionTable) {
   Layer layer = make_layer(MINFER_TYPE_Q4_K, MINFER_TYPE_Q4_K, 64, 64, false);
