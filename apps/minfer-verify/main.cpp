@@ -10,6 +10,7 @@
 #include "sequences.h"
 #include "steps.h"
 #include "terminal.h"
+#include "text_score.h"
 
 using namespace minfer;
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr const char* kProgram = "minfer-verify";
 constexpr int kDoesNotHold = 1;
+constexpr size_t kMaxTextBytes = 256u << 20;
 
 /// Positions before a step: decode has some, a prompt begins at the first.
 uint32_t past_of(const verify::Options& options, uint32_t tokens) {
@@ -79,6 +81,15 @@ Result<void> check_sequences(verify::Side& candidate, verify::Side& reference,
   return {};
 }
 
+Result<void> check_text(verify::Side& candidate, verify::Side& reference,
+                        const verify::Options& options, verify::Outcome& out) {
+  MINFER_ASSIGN(const std::string text, app::read_file(options.text, kMaxTextBytes));
+  MINFER_ASSIGN(const auto tokens, verify::text_tokens(*candidate.model(), text, options));
+  MINFER_ASSIGN(out.gates.emplace_back(),
+                verify::check_text(reference, candidate, tokens, options));
+  return {};
+}
+
 /// 0 where the candidate cannot be given made-up keys and values.
 Result<uint32_t> possible_past(verify::Side& candidate, uint32_t wanted) {
   MINFER_ASSIGN(const auto device, candidate.device());
@@ -109,6 +120,7 @@ Result<verify::Outcome> check(verify::Options options) {
   }
   if (options.greedy || options.replay || options.batch)
     MINFER_TRY(check_sequences(candidate, reference, options, out));
+  if (!options.text.empty()) MINFER_TRY(check_text(candidate, reference, options, out));
   return out;
 }
 

@@ -19,6 +19,7 @@ using app::several;
 
 constexpr unsigned kHelpWidth = 100;
 constexpr uint32_t kMaxTokens = 65536;
+constexpr uint32_t kMaxTextTokens = 1 << 24;
 constexpr uint32_t kMaxSequences = 64;
 constexpr const char* kText =
     "The harbour was quiet when the first boats came back. An old man counted the baskets, wrote a "
@@ -28,13 +29,17 @@ po::options_description describe() {
   po::options_description d("what to check", kHelpWidth);
   auto add = d.add_options();
   add("model,m", one("FILE"), "GGUF file");
-  add("check", one("LIST"), "gates to run [parity,greedy,replay,batch]");
+  add("check", one("LIST"), "gates to run [parity,greedy,replay,batch, and text with --text]");
   add("steps", one("LIST"), "tokens of the steps whose nodes are compared one by one [1,16]");
   add("past", one("N"), "positions that a step of one token comes after [40]");
   add("tokens,n", one("N"), "tokens that the other gates generate [32]");
   add("sequences", one("N"), "sequences of the batch gate [3]");
   add("prompt,p", one("TEXT"), "what the model reads [a few lines of prose]");
   add("tolerance", one("X"), "relative error of logits that still counts as rounding [0.15]");
+  add("text", one("FILE"), "text whose mean log-probability both sides must agree on");
+  add("text-tokens", one("N"), "tokens read of it [4096]");
+  add("text-window", one("N"), "tokens that see one another there [512]");
+  add("text-tolerance", one("X"), "relative difference of the two means [0.001]");
   add("dump", one("FILE"), "write every node's values of the steps, and stop");
   add("against", one("FILE"), "compare nodes with such a file, also of another build; parity only");
   add("json", "print one JSON object");
@@ -51,8 +56,12 @@ po::options_description describe() {
 }
 
 Result<void> take_checks(const Flags& flags, Options& out) {
+  out.text = flags.text("text");
+  if (flags.has("text") && out.text.empty())
+    return fail(ErrorCode::kUsage, "the file's name is empty", "--text");
   if (!flags.has("check")) return {};
   out.parity = out.greedy = out.replay = out.batch = false;
+  bool text = false;
   for (const std::string& name : app::split_list(flags.text("check"))) {
     if (name == "parity") {
       out.parity = true;
@@ -62,11 +71,16 @@ Result<void> take_checks(const Flags& flags, Options& out) {
       out.replay = true;
     } else if (name == "batch") {
       out.batch = true;
+    } else if (name == "text") {
+      text = true;
     } else {
       return fail(ErrorCode::kUsage, fmt::format("there is no gate '{}'", name), "--check",
-                  "parity, greedy, replay, batch");
+                  "parity, greedy, replay, batch, text");
     }
   }
+  if (text && out.text.empty())
+    return fail(ErrorCode::kUsage, "the text gate reads a file", "--check", "give --text FILE");
+  if (!text) out.text.clear();
   return {};
 }
 
@@ -86,6 +100,11 @@ Result<void> take_sizes(const Flags& flags, Options& out) {
   MINFER_TRY(flags.take("tolerance", out.tolerance));
   if (!(out.tolerance >= 0))
     return fail(ErrorCode::kUsage, "it must not be negative", "--tolerance");
+  MINFER_TRY(flags.take<uint32_t>("text-tokens", out.text_tokens, 2, kMaxTextTokens));
+  MINFER_TRY(flags.take<uint32_t>("text-window", out.text_window, 2, kMaxTokens));
+  MINFER_TRY(flags.take("text-tolerance", out.text_tolerance));
+  if (!(out.text_tolerance >= 0))
+    return fail(ErrorCode::kUsage, "it must not be negative", "--text-tolerance");
   return {};
 }
 

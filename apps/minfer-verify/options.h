@@ -29,8 +29,12 @@ struct Options {
   uint32_t sequences = 3;                       ///< of the batch gate
   float tolerance = 0.15f;                      ///< relative error of logits
   std::string prompt;
-  std::string dump;     ///< write the steps' values and stop
-  std::string against;  ///< compare with such a file instead of a reference device
+  std::string text;               ///< file of the text gate, which runs where one is named
+  uint32_t text_tokens = 4096;    ///< read from it, at most
+  uint32_t text_window = 512;     ///< tokens read with one another in sight
+  float text_tolerance = 0.001f;  ///< relative difference of the mean log-probabilities
+  std::string dump;               ///< write the steps' values and stop
+  std::string against;            ///< compare with such a file instead of a reference device
   bool json = false;
   bool quiet = false;
   bool help = false;

@@ -86,7 +86,16 @@ std::string parity_text(const Parity& parity) {
   return out;
 }
 
+std::string score_text(const RowsCheck& gate) {
+  return fmt::format(
+      "{:8} {}  {} tokens, mean log-probability {:.5f} against {:.5f}, difference {:.2g}, limit "
+      "{:.2g}\n",
+      gate.gate, gate.failure.empty() ? "pass" : "FAIL", gate.rows, gate.text->candidate,
+      gate.text->reference, gate.worst_error, gate.limit);
+}
+
 std::string gate_text(const RowsCheck& gate) {
+  if (gate.text) return score_text(gate);
   std::string out =
       fmt::format("{:8} {}  {} rows of logits, worst error {:.2g}, limit {:.2g}", gate.gate,
                   gate.failure.empty() ? "pass" : "FAIL", gate.rows, gate.worst_error, gate.limit);
@@ -125,13 +134,18 @@ boost::json::object gate_json(const RowsCheck& gate) {
                            {"gap", d.gap},
                            {"found_gap", d.found_gap},
                            {"near_tie", d.near_tie}});
-  return {{"gate", gate.gate},
-          {"holds", gate.failure.empty()},
-          {"rows", gate.rows},
-          {"worst_error", finite(gate.worst_error)},
-          {"limit", gate.limit},
-          {"failure", gate.failure},
-          {"divergences", std::move(divergences)}};
+  boost::json::object out = {{"gate", gate.gate},
+                             {"holds", gate.failure.empty()},
+                             {"rows", gate.rows},
+                             {"worst_error", finite(gate.worst_error)},
+                             {"limit", gate.limit},
+                             {"failure", gate.failure},
+                             {"divergences", std::move(divergences)}};
+  if (gate.text) {
+    out["mean_log_probability"] = finite(gate.text->candidate);
+    out["reference_mean_log_probability"] = finite(gate.text->reference);
+  }
+  return out;
 }
 
 }  // namespace

@@ -29,13 +29,20 @@ struct Divergence {
   bool near_tie = false;
 };
 
+/// Mean log-probability of a text on both sides, natural logarithm.
+struct TextScore {
+  double reference = 0;
+  double candidate = 0;
+};
+
 struct RowsCheck {
   std::string gate;
   uint32_t rows = 0;
   double worst_error = 0;
   double limit = 0;
   std::vector<Divergence> divergences{};
-  std::string failure{};  ///< empty: it holds
+  std::optional<TextScore> text{};  ///< of the text gate
+  std::string failure{};            ///< empty: it holds
 };
 
 /// The reference generates; the candidate is fed the same tokens.

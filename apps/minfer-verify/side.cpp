@@ -44,10 +44,12 @@ Result<std::shared_ptr<Device>> Side::device() {
   return device;
 }
 
-Result<std::unique_ptr<Engine>> Side::engine(uint32_t sequences, uint32_t context) {
+Result<std::unique_ptr<Engine>> Side::engine(uint32_t sequences, uint32_t context,
+                                             uint32_t step_outputs) {
   EngineOptions options = options_;
   options.max_sequences = sequences;
   options.context = context;
+  options.max_step_outputs = step_outputs;
   return Engine::create(model_, *host_, options);
 }
 

@@ -18,8 +18,10 @@ class Side {
   const std::shared_ptr<const Model>& model() const { return model_; }
   /// The first device named, or the best one.
   Result<std::shared_ptr<Device>> device();
-  /// A loaded engine for `sequences` sequences of `context` positions.
-  Result<std::unique_ptr<Engine>> engine(uint32_t sequences, uint32_t context);
+  /// A loaded engine for `sequences` sequences of `context` positions; `step_outputs` rows of
+  /// logits in a step, 0: one for each sequence.
+  Result<std::unique_ptr<Engine>> engine(uint32_t sequences, uint32_t context,
+                                         uint32_t step_outputs = 0);
   /// The KV type that the engine would take.
   uint32_t kv_type() const;
   /// "cuda:0 (MINFER_MMQ=off)": the device and the gates that are not at their defaults.

@@ -79,6 +79,57 @@ TEST_F(Verify, TextNamesEveryGate) {
     EXPECT_NE(result.out.find(part), std::string::npos) << result.out;
 }
 
+std::string prose() {
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += "Boat " + std::to_string(i * 7919 % 1000) + " came in with the tide. ";
+  return text;
+}
+
+TEST_F(Verify, TextIsAsProbableOnBothSides) {
+  const auto text = folder_.write("text.txt", prose());
+  const ToolResult result = verify({"--model", model(), "--check", "text", "--text", text,
+                                    "--text-tokens", "300", "--text-window", "128", "--json"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const auto root = parsed(result.out);
+  ASSERT_TRUE(root.contains("gates"));
+  const auto& gate = root.at("gates").at(0).as_object();
+  EXPECT_EQ(gate.at("rows").to_number<int>(), 300);
+  EXPECT_LT(gate.at("mean_log_probability").to_number<double>(), 0.0);
+}
+
+TEST_F(Verify, TextIsLessProbableToAHarmedModel) {
+  const auto text = folder_.write("text.txt", prose());
+  // The exponent of one weight of the last norm.
+  const ToolResult result = verify({"--model", harmed("output_norm.weight", 3, 0x40), "--check",
+                                    "text", "--text", text, "--reference-model", model()});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_NE(result.out.find("text     FAIL"), std::string::npos) << result.out;
+}
+
+TEST_F(Verify, TextThatCannotBeScoredIsAnError) {
+  const auto empty = folder_.write("empty.txt", "");
+  const std::vector<std::vector<std::string>> wrong = {{"--check", "text"},
+                                                       {"--text", empty},
+                                                       {"--text", ""},
+                                                       {"--text", empty, "--text-window", "1"},
+                                                       {"--text", empty, "--text-tolerance", "-1"}};
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), {"--model", model()});
+    if (arguments[2] == "--text") arguments.insert(arguments.end(), {"--check", "text"});
+    const ToolResult result = verify(arguments);
+    EXPECT_GT(result.status, 1) << arguments.back();
+    EXPECT_NE(result.err.find("--text"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Verify, TextThatIsNotThereIsNamed) {
+  const ToolResult result =
+      verify({"--model", model(), "--check", "text", "--text", folder_ / "nowhere.txt"});
+  EXPECT_GT(result.status, 1);
+  EXPECT_NE(result.err.find("nowhere.txt"), std::string::npos) << result.err;
+}
+
 // One nibble of one weight, in several matrices: the node and the row are named, and no other
 // node differs.
 TEST_F(Verify, WrongNibbleIsFoundAtItsNode) {
