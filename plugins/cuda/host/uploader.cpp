@@ -1,6 +1,9 @@
 // Pinned staging and device-side repacking of weights (see uploader.h).
 #include "uploader.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -9,100 +12,132 @@
 namespace minfer_cuda {
 namespace {
 
-constexpr uint64_t kSlotBytes = 16u << 20;
-constexpr size_t kSlots = 4;
-constexpr uint64_t kBytesPerThread = 1u << 20;
+constexpr uint64_t kSlotBytes = 4u << 20;
+constexpr size_t kMaxWorkers = 8;
 
-/// Copies with several threads: one core reads the page cache at a fraction of the link's rate.
-void parallel_copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
-  const uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const uint64_t wanted = std::min<uint64_t>({bytes / kBytesPerThread, cores, 8});
-  if (wanted <= 1) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  std::vector<std::thread> threads;
-  for (uint64_t t = 0; t < wanted; ++t) {
-    const uint64_t begin = bytes * t / wanted, end = bytes * (t + 1) / wanted;
-    threads.emplace_back([=] { std::memcpy(to + begin, from + begin, end - begin); });
-  }
-  for (std::thread& thread : threads) thread.join();
+/// Maps the pages of a file's bytes at one stroke, where the system can; one by one they cost more
+/// than the copy. A failure is none: the copy then faults as ever.
+void map_pages(const uint8_t* data, uint64_t bytes) {
+#ifdef MADV_POPULATE_READ
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#endif
 }
 
 }  // namespace
 
 Uploader::~Uploader() {
   release_staging();
-  if (!stream_) return;
-  const DeviceScope scope(device_.caps().ordinal);
-  cudaStreamDestroy(stream_);
 }
 
 void Uploader::release_staging() {
   const DeviceScope scope(device_.caps().ordinal);
-  if (stream_) cudaStreamSynchronize(stream_);
-  for (Slot& slot : slots_) {
-    if (slot.pinned) cudaFreeHost(slot.pinned);
-    if (slot.free) cudaEventDestroy(slot.free);
+  queue_.clear();
+  for (Worker& worker : workers_) {
+    if (worker.stream) cudaStreamSynchronize(worker.stream);
+    for (Slot& slot : worker.slots) {
+      if (slot.free) cudaEventDestroy(slot.free);
+    }
+    if (worker.stream) cudaStreamDestroy(worker.stream);
   }
-  slots_.clear();
+  workers_.clear();
+  if (pinned_) cudaFreeHost(pinned_);
+  pinned_ = nullptr;
+  raw_ = DeviceMemory();
   cudaGetLastError();
 }
 
-Uploader::Slot& Uploader::next_slot() {
-  if (!stream_) {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create the upload stream");
+void Uploader::make_staging(size_t workers, uint64_t slot_bytes) {
+  if (workers_.size() >= workers && slot_bytes_ >= slot_bytes) return;
+  release_staging();
+  const uint64_t bytes = workers * 2 * slot_bytes;
+  raw_ = DeviceMemory(device_, bytes, "upload staging", Account::kStaging);
+  check(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), bytes, cudaHostAllocDefault),
+        "pinned upload staging");
+  slot_bytes_ = slot_bytes;
+  workers_.resize(workers);
+  uint64_t at = 0;
+  for (Worker& worker : workers_) {
+    check(cudaStreamCreateWithFlags(&worker.stream, cudaStreamNonBlocking), "an upload stream");
+    for (Slot& slot : worker.slots) {
+      check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "create an event");
+      slot.pinned = pinned_ + at;
+      slot.raw = reinterpret_cast<uint8_t*>(raw_.get()) + at;
+      at += slot_bytes;
+    }
   }
-  if (slots_.size() < kSlots) {
-    slots_.reserve(kSlots);
-    Slot& slot = slots_.emplace_back();
-    slot.raw = DeviceMemory(device_, kSlotBytes, "upload staging", Account::kStaging);
-    check(cudaHostAlloc(reinterpret_cast<void**>(&slot.pinned), kSlotBytes, cudaHostAllocDefault),
-          "pinned upload staging");
-    check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "create an event");
-    return slot;
-  }
-  Slot& slot = slots_[next_++ % kSlots];
-  check(cudaEventSynchronize(slot.free), "upload");
-  return slot;
 }
 
-void Uploader::upload_matrix(const TypeLayout& layout, const uint8_t* rows, int64_t id, int64_t od,
-                             char* out) {
-  const DeviceScope scope(device_.caps().ordinal);
+void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64_t id, int64_t od,
+                            char* out) {
   const int64_t row_bytes = file_row_bytes(layout, id);
   const int64_t per_chunk =
       std::max<int64_t>(1, static_cast<int64_t>(kSlotBytes) / row_bytes / kTileRows) * kTileRows;
-  if (per_chunk * row_bytes > static_cast<int64_t>(kSlotBytes)) {
-    throw PluginError(MINFER_UNSUPPORTED,
-                      text("rows of ", id, " elements (", row_bytes, " bytes) are too long"));
-  }
   for (int64_t row = 0; row < od; row += per_chunk) {
     const int64_t n = std::min(per_chunk, od - row);
-    Slot& slot = next_slot();
-    parallel_copy(slot.pinned, rows + row * row_bytes, static_cast<uint64_t>(n * row_bytes));
-    check(cudaMemcpyAsync(slot.raw.get(), slot.pinned, static_cast<size_t>(n * row_bytes),
-                          cudaMemcpyHostToDevice, stream_),
-          "upload weights");
-    auto* to =
-        reinterpret_cast<uint8_t*>(out) + row * blocks_of_row(layout, id) * layout.block_bytes;
-    check(
-        launch_repack(layout, reinterpret_cast<const uint8_t*>(slot.raw.get()), id, n, to, stream_),
-        "repack weights");
-    check(cudaEventRecord(slot.free, stream_), "upload");
+    queue_.push_back({rows + row * row_bytes, static_cast<uint64_t>(n * row_bytes),
+                      out + row * blocks_of_row(layout, id) * layout.block_bytes, &layout, id, n});
   }
 }
 
-void Uploader::upload_plain(const uint8_t* data, uint64_t bytes, char* out) {
-  const DeviceScope scope(device_.caps().ordinal);
+void Uploader::queue_plain(const uint8_t* data, uint64_t bytes, char* out) {
   for (uint64_t at = 0; at < bytes; at += kSlotBytes) {
-    const uint64_t n = std::min(kSlotBytes, bytes - at);
-    Slot& slot = next_slot();
-    parallel_copy(slot.pinned, data + at, n);
-    check(cudaMemcpyAsync(out + at, slot.pinned, n, cudaMemcpyHostToDevice, stream_),
-          "upload weights");
-    check(cudaEventRecord(slot.free, stream_), "upload");
+    queue_.push_back({data + at, std::min(kSlotBytes, bytes - at), out + at, nullptr, 0, 0});
   }
+}
+
+void Uploader::send(const Chunk& chunk, Slot& slot, cudaStream_t stream) {
+  check(cudaEventSynchronize(slot.free), "upload");
+  map_pages(chunk.from, chunk.bytes);
+  std::memcpy(slot.pinned, chunk.from, chunk.bytes);
+  void* to = chunk.layout ? static_cast<void*>(slot.raw) : chunk.to;
+  check(cudaMemcpyAsync(to, slot.pinned, chunk.bytes, cudaMemcpyHostToDevice, stream),
+        "upload weights");
+  if (chunk.layout) {
+    check(launch_repack(*chunk.layout, slot.raw, chunk.id, chunk.rows,
+                        reinterpret_cast<uint8_t*>(chunk.to), stream),
+          "repack weights");
+  }
+  check(cudaEventRecord(slot.free, stream), "upload");
+}
+
+void Uploader::work(Worker& worker, std::atomic<size_t>& next) {
+  const DeviceScope scope(device_.caps().ordinal);
+  size_t turn = 0;
+  for (size_t i = next++; i < queue_.size(); i = next++) {
+    send(queue_[i], worker.slots[turn++ % 2], worker.stream);
+  }
+}
+
+void Uploader::run() {
+  const DeviceScope scope(device_.caps().ordinal);
+  uint64_t largest = kSlotBytes;
+  for (const Chunk& chunk : queue_) largest = std::max(largest, chunk.bytes);
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t n = std::min({queue_.size(), cores, kMaxWorkers});
+  std::atomic<size_t> next{0};
+  std::vector<std::exception_ptr> failures(n);
+  const auto guarded = [&](size_t w) {
+    try {
+      work(workers_[w], next);
+    } catch (...) {
+      failures[w] = std::current_exception();
+      next = queue_.size();
+    }
+  };
+  if (n > 0) {
+    make_staging(n, largest);
+    std::vector<std::jthread> threads;
+    for (size_t w = 1; w < n; ++w) threads.emplace_back(guarded, w);
+    guarded(0);
+  }
+  queue_.clear();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  for (Worker& worker : workers_) check(cudaStreamSynchronize(worker.stream), "upload weights");
 }
 
 void Uploader::upload_constants(const uint8_t* data, uint64_t bytes, char* out) {
@@ -111,17 +146,7 @@ void Uploader::upload_constants(const uint8_t* data, uint64_t bytes, char* out) 
   release_staging();
   if (bytes == 0) return;
   const DeviceScope scope(device_.caps().ordinal);
-  if (!stream_) {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create the upload stream");
-  }
-  check(cudaMemcpyAsync(out, data, bytes, cudaMemcpyHostToDevice, stream_), "upload constants");
-  check(cudaStreamSynchronize(stream_), "upload constants");
-}
-
-void Uploader::finish() {
-  if (!stream_) return;
-  const DeviceScope scope(device_.caps().ordinal);
-  check(cudaStreamSynchronize(stream_), "upload weights");
+  check(cudaMemcpy(out, data, bytes, cudaMemcpyHostToDevice), "upload constants");
 }
 
 }  // namespace minfer_cuda

@@ -82,10 +82,10 @@ uint64_t unit_bytes(Device& device, const minfer_weight_unit& unit) {
   return total;
 }
 
-void upload(Device& device, const minfer_weight& w, char* to) {
+void queue(Device& device, const minfer_weight& w, char* to) {
   const uint8_t* data = w.mapping + w.offset;
   if (!is_matrix(w)) {
-    device.uploader().upload_plain(data, w.bytes, to);
+    device.uploader().queue_plain(data, w.bytes, to);
     return;
   }
   const TypeLayout& layout = *find_layout(w.type);
@@ -94,8 +94,7 @@ void upload(Device& device, const minfer_weight& w, char* to) {
   const uint64_t tiled = tiled_bytes(layout, w.ne[0], w.ne[1]);
   for (int64_t m = 0; m < matrices; ++m) {
     const auto i = static_cast<uint64_t>(m);
-    device.uploader().upload_matrix(layout, data + i * file_bytes, w.ne[0], w.ne[1],
-                                    to + i * tiled);
+    device.uploader().queue_matrix(layout, data + i * file_bytes, w.ne[0], w.ne[1], to + i * tiled);
   }
 }
 
@@ -118,11 +117,11 @@ std::unique_ptr<minfer_weights> import_unit(Device& device, const minfer_weight_
       entry->type = w.type;
       entry->tiled = is_matrix(w);
       std::copy(std::begin(w.ne), std::end(w.ne), entry->ne);
-      upload(device, w, at);
+      queue(device, w, at);
       at += align_up(device_bytes(w));
       result->entries.push_back(std::move(entry));
     }
-    device.uploader().finish();
+    device.uploader().run();
   } catch (...) {
     // The allocation must not be freed under a running copy.
     device.uploader().release_staging();

@@ -1,10 +1,20 @@
-// What goes wrong while a plan is captured: the capture ends, the step still runs, and graphs stay
-// off, said in one line. Programs are made by hand here, so that a step can fail on purpose.
+// What goes wrong while a plan is captured or replayed: the capture ends, the step still runs, and
+// graphs stay off, said in one line. Programs are made by hand here, so that a step can fail on
+// purpose; the linker puts a cudaGraphLaunch before the driver's that can fail, too.
 #include <memory>
 #include <thread>
 
 #include "../host/plan.h"
 #include "harness.h"
+
+namespace {
+bool replays_fail = false;
+}
+
+extern "C" cudaError_t __real_cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+extern "C" cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return replays_fail ? cudaErrorUnknown : __real_cudaGraphLaunch(graph, stream);
+}
 
 namespace minfer_cuda::test {
 namespace {
@@ -116,6 +126,25 @@ TEST_F(CaptureTest, AnErrorEndsTheCaptureAndTheStepStillRuns) {
     }
     EXPECT_TRUE(device_->graphs_disabled());
     EXPECT_EQ(device_->held(), held);
+  }
+}
+
+TEST_F(CaptureTest, AReplayThatFailsRunsDirectlyAndTurnsGraphsOff) {
+  for (const int good_replays : {0, 3}) {
+    SCOPED_TRACE(good_replays);
+    TearDown();
+    SetUp();
+    Counting plan(*device_, Misdeed::kNone);
+    for (int i = 0; i < 2 + good_replays; ++i) plan.run();
+    EXPECT_EQ(plan.direct_launches(), 2);
+    replays_fail = true;
+    EXPECT_NO_THROW(plan.run());
+    replays_fail = false;
+    EXPECT_EQ(plan.direct_launches(), 3);
+    EXPECT_TRUE(device_->graphs_disabled());
+    for (int i = 0; i < 3; ++i) plan.run();
+    EXPECT_EQ(plan.direct_launches(), 6);
+    EXPECT_EQ(plan.seen(), 0x01010101);
   }
 }
 
