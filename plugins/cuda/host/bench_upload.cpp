@@ -43,12 +43,11 @@ double plain_copy(const DeviceMemory& to, uint64_t bytes) {
 }
 
 /// Bytes per second of the uploader over a fresh mapping, as plain bytes or as matrices.
-double upload(minfer_device& device, const DeviceMemory& to, int fd, uint64_t bytes,
+double upload(minfer_cuda::Uploader& uploader, const DeviceMemory& to, int fd, uint64_t bytes,
               const minfer_cuda::TypeLayout* layout) {
   void* map = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map == MAP_FAILED) std::exit(2);
   const auto* data = static_cast<const uint8_t*>(map);
-  minfer_cuda::Uploader& uploader = device.uploader();
   const double begin = seconds();
   for (uint64_t at = 0; at + kUnitBytes <= bytes; at += kUnitBytes) {
     if (layout) {
@@ -78,13 +77,24 @@ int main(int argc, char** argv) {
   minfer_device device(minfer_cuda::query_caps(0), minfer_cuda::Gates(nullptr));
   const DeviceMemory to(device, kUnitBytes + (16u << 20), "the bench");
   const auto* q4_k = minfer_cuda::find_layout(MINFER_TYPE_Q4_K);
-  std::printf("%10s %18s %18s  (GB/s, of a pinned copy)\n", "pinned", "upload", "upload, repacked");
+  struct Variant {
+    size_t workers;
+    uint64_t slot_bytes;
+  };
+  constexpr Variant kVariants[] = {{8, 4u << 20},  {8, 1u << 20},  {12, 2u << 20},
+                                   {16, 4u << 20}, {16, 2u << 20}, {16, 1u << 20}};
+  std::printf("%8s %8s %10s %18s %18s  (GB/s, of a pinned copy)\n", "threads", "slot", "pinned",
+              "upload", "upload, repacked");
   for (int round = 0; round < rounds; ++round) {
-    const double plain = plain_copy(to, bytes);
-    const double raw = upload(device, to, fd, bytes, nullptr);
-    const double packed = upload(device, to, fd, bytes, q4_k);
-    std::printf("%10.1f %11.1f (%2.0f %%) %11.1f (%2.0f %%)\n", plain / 1e9, raw / 1e9,
-                100 * raw / plain, packed / 1e9, 100 * packed / plain);
+    for (const Variant& v : kVariants) {
+      minfer_cuda::Uploader uploader(device, v.workers, v.slot_bytes);
+      const double plain = plain_copy(to, bytes);
+      const double raw = upload(uploader, to, fd, bytes, nullptr);
+      const double packed = upload(uploader, to, fd, bytes, q4_k);
+      std::printf("%8zu %4llu MiB %10.1f %11.1f (%2.0f %%) %11.1f (%2.0f %%)\n", v.workers,
+                  static_cast<unsigned long long>(v.slot_bytes >> 20), plain / 1e9, raw / 1e9,
+                  100 * raw / plain, packed / 1e9, 100 * packed / plain);
+    }
   }
   return 0;
 }

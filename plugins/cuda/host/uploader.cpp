@@ -12,9 +12,6 @@
 namespace minfer_cuda {
 namespace {
 
-constexpr uint64_t kSlotBytes = 4u << 20;
-constexpr size_t kMaxWorkers = 8;
-
 /// Maps the pages of a file's bytes at one stroke, where the system can; one by one they cost more
 /// than the copy. A failure is none: the copy then faults as ever.
 void map_pages(const uint8_t* data, uint64_t bytes) {
@@ -33,8 +30,12 @@ Uploader::~Uploader() {
 }
 
 void Uploader::release_staging() {
-  const DeviceScope scope(device_.caps().ordinal);
   queue_.clear();
+  free_slots();
+}
+
+void Uploader::free_slots() {
+  const DeviceScope scope(device_.caps().ordinal);
   for (Worker& worker : workers_) {
     if (worker.stream) cudaStreamSynchronize(worker.stream);
     for (Slot& slot : worker.slots) {
@@ -51,7 +52,7 @@ void Uploader::release_staging() {
 
 void Uploader::make_staging(size_t workers, uint64_t slot_bytes) {
   if (workers_.size() >= workers && slot_bytes_ >= slot_bytes) return;
-  release_staging();
+  free_slots();
   const uint64_t bytes = workers * 2 * slot_bytes;
   raw_ = DeviceMemory(device_, bytes, "upload staging", Account::kStaging);
   check(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), bytes, cudaHostAllocDefault),
@@ -74,7 +75,8 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
                             char* out) {
   const int64_t row_bytes = file_row_bytes(layout, id);
   const int64_t per_chunk =
-      std::max<int64_t>(1, static_cast<int64_t>(kSlotBytes) / row_bytes / kTileRows) * kTileRows;
+      std::max<int64_t>(1, static_cast<int64_t>(least_slot_bytes_) / row_bytes / kTileRows) *
+      kTileRows;
   for (int64_t row = 0; row < od; row += per_chunk) {
     const int64_t n = std::min(per_chunk, od - row);
     queue_.push_back({rows + row * row_bytes, static_cast<uint64_t>(n * row_bytes),
@@ -83,8 +85,8 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
 }
 
 void Uploader::queue_plain(const uint8_t* data, uint64_t bytes, char* out) {
-  for (uint64_t at = 0; at < bytes; at += kSlotBytes) {
-    queue_.push_back({data + at, std::min(kSlotBytes, bytes - at), out + at, nullptr, 0, 0});
+  for (uint64_t at = 0; at < bytes; at += least_slot_bytes_) {
+    queue_.push_back({data + at, std::min(least_slot_bytes_, bytes - at), out + at, nullptr, 0, 0});
   }
 }
 
@@ -113,10 +115,10 @@ void Uploader::work(Worker& worker, std::atomic<size_t>& next) {
 
 void Uploader::run() {
   const DeviceScope scope(device_.caps().ordinal);
-  uint64_t largest = kSlotBytes;
+  uint64_t largest = least_slot_bytes_;
   for (const Chunk& chunk : queue_) largest = std::max(largest, chunk.bytes);
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t n = std::min({queue_.size(), cores, kMaxWorkers});
+  const size_t n = std::min({queue_.size(), cores, max_workers_});
   std::atomic<size_t> next{0};
   std::vector<std::exception_ptr> failures(n);
   const auto guarded = [&](size_t w) {
@@ -146,7 +148,9 @@ void Uploader::upload_constants(const uint8_t* data, uint64_t bytes, char* out) 
   release_staging();
   if (bytes == 0) return;
   const DeviceScope scope(device_.caps().ordinal);
-  check(cudaMemcpy(out, data, bytes, cudaMemcpyHostToDevice), "upload constants");
+  // Of a pageable copy only the end of its stream tells that it has arrived.
+  check(cudaMemcpyAsync(out, data, bytes, cudaMemcpyHostToDevice, nullptr), "upload constants");
+  check(cudaStreamSynchronize(nullptr), "upload constants");
 }
 
 }  // namespace minfer_cuda

@@ -18,7 +18,9 @@ namespace minfer_cuda {
 
 class Uploader {
  public:
-  explicit Uploader(Device& device) : device_(device) {}
+  /// `workers` threads at most, each with two slots of `slot_bytes` or what 32 rows need.
+  explicit Uploader(Device& device, size_t workers = 8, uint64_t slot_bytes = 4u << 20)
+      : device_(device), max_workers_(workers), least_slot_bytes_(slot_bytes) {}
   ~Uploader();
 
   /// Queues `od` file rows of `id` elements, to be repacked into tile32 at `out`.
@@ -54,11 +56,14 @@ class Uploader {
     cudaStream_t stream = nullptr;
     Slot slots[2];
   };
+  void free_slots();
   void make_staging(size_t workers, uint64_t slot_bytes);
   void work(Worker& worker, std::atomic<size_t>& next);
   void send(const Chunk& chunk, Slot& slot, cudaStream_t stream);
 
   Device& device_;
+  const size_t max_workers_;
+  const uint64_t least_slot_bytes_;
   std::mutex mutex_;
   std::vector<Chunk> queue_;
   uint64_t slot_bytes_ = 0;
