@@ -7,6 +7,7 @@
 
 #include "abi_read.h"
 #include "device.h"
+#include "dispatch.h"
 #include "gates.h"
 #include "kv_api.h"
 #include "ops.h"
@@ -117,6 +118,8 @@ minfer_status device_open(uint32_t index, const minfer_gate_values* values, minf
     const DeviceScope scope(caps.ordinal);
     check(cudaFree(nullptr), "start the device");
     *out = new minfer_device(caps, gates);
+    log_line(MINFER_LOG_DEBUG, text("cuda:", index, ": matmul by type and number of tokens:\n",
+                                    describe_dispatch(caps, gates)));
   });
 }
 
