@@ -42,10 +42,17 @@ std::string session_line(const Session& session) {
   const HyperParams& hp = session.model->hparams();
   uint64_t weights = 0;
   for (const MemoryPlan::Entry& e : session.engine->memory_plan().devices) weights += e.weights;
-  return fmt::format("{} ({}, {}) on {}, context {}",
+  std::string devices;
+  for (const auto& device : session.engine->devices()) {
+    const DeviceInfo& info = device->info();
+    devices += fmt::format("; {} is {}{}{}", info.id, info.name, info.details.empty() ? "" : ", ",
+                           info.details);
+  }
+  return fmt::format("{} ({}, {}) on {}, context {}{}",
                      hp.name.empty() ? session.file->path().filename().string() : hp.name,
                      hp.architecture, app::bytes_text(weights),
-                     app::placement_line(*session.engine), session.engine->options().context);
+                     app::placement_line(*session.engine), session.engine->options().context,
+                     devices);
 }
 
 }  // namespace minfer::run
