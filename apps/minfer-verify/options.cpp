@@ -35,10 +35,11 @@ po::options_description describe() {
   add("tokens,n", one("N"), "tokens that the other gates generate [32]");
   add("sequences", one("N"), "sequences of the batch gate [3]");
   add("prompt,p", one("TEXT"), "what the model reads [a few lines of prose]");
-  add("tolerance", one("X"), "relative error of logits that still counts as rounding [0.15]");
+  add("tolerance", one("X"), "mean relative error of logits that still counts as rounding [0.15]");
   add("text", one("FILE"), "text whose mean log-probability both sides must agree on");
   add("text-tokens", one("N"), "tokens read of it [4096]");
   add("text-window", one("N"), "tokens that see one another there [512]");
+  add("text-step", one("N"), "tokens of a step there, on the candidate [as many as can be]");
   add("text-tolerance", one("X"), "relative difference of the two means [0.001]");
   add("dump", one("FILE"), "write every node's values of the steps, and stop");
   add("against", one("FILE"), "compare nodes with such a file, also of another build; parity only");
@@ -102,6 +103,7 @@ Result<void> take_sizes(const Flags& flags, Options& out) {
     return fail(ErrorCode::kUsage, "it must not be negative", "--tolerance");
   MINFER_TRY(flags.take<uint32_t>("text-tokens", out.text_tokens, 2, kMaxTextTokens));
   MINFER_TRY(flags.take<uint32_t>("text-window", out.text_window, 2, kMaxTokens));
+  MINFER_TRY(flags.take<uint32_t>("text-step", out.text_step, 1, kMaxStepTokens));
   MINFER_TRY(flags.take("text-tolerance", out.text_tolerance));
   if (!(out.text_tolerance >= 0))
     return fail(ErrorCode::kUsage, "it must not be negative", "--text-tolerance");

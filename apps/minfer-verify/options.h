@@ -32,6 +32,7 @@ struct Options {
   std::string text;               ///< file of the text gate, which runs where one is named
   uint32_t text_tokens = 4096;    ///< read from it, at most
   uint32_t text_window = 512;     ///< tokens read with one another in sight
+  uint32_t text_step = 0;         ///< tokens of a step on the candidate; 0: as many as can be
   float text_tolerance = 0.001f;  ///< relative difference of the mean log-probabilities
   std::string dump;               ///< write the steps' values and stop
   std::string against;            ///< compare with such a file instead of a reference device

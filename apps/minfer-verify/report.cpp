@@ -97,8 +97,9 @@ std::string score_text(const RowsCheck& gate) {
 std::string gate_text(const RowsCheck& gate) {
   if (gate.text) return score_text(gate);
   std::string out =
-      fmt::format("{:8} {}  {} rows of logits, worst error {:.2g}, limit {:.2g}", gate.gate,
-                  gate.failure.empty() ? "pass" : "FAIL", gate.rows, gate.worst_error, gate.limit);
+      fmt::format("{:8} {}  {} rows of logits, mean error {:.2g}, limit {:.2g}, worst {:.2g}",
+                  gate.gate, gate.failure.empty() ? "pass" : "FAIL", gate.rows, gate.mean_error,
+                  gate.limit, gate.worst_error);
   if (!gate.failure.empty()) out += ": " + gate.failure;
   out += "\n";
   size_t shown = 0;
@@ -137,6 +138,7 @@ boost::json::object gate_json(const RowsCheck& gate) {
   boost::json::object out = {{"gate", gate.gate},
                              {"holds", gate.failure.empty()},
                              {"rows", gate.rows},
+                             {"mean_error", finite(gate.mean_error)},
                              {"worst_error", finite(gate.worst_error)},
                              {"limit", gate.limit},
                              {"failure", gate.failure},

@@ -3,6 +3,9 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <thread>
@@ -20,6 +23,24 @@ void map_pages(const uint8_t* data, uint64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
   const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#endif
+}
+
+/// Copies past the caches where the processor can: what is staged is read by the GPU alone, and a
+/// line that need not be fetched before it is written saves a third of the memory traffic.
+void stage(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+#ifdef __SSE2__
+  constexpr uint64_t kLine = 64;
+  const uint64_t lines = bytes / kLine;
+  for (uint64_t i = 0; i < lines; ++i) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + i * kLine);
+    auto* out = reinterpret_cast<__m128i*>(to + i * kLine);
+    for (int k = 0; k < 4; ++k) _mm_stream_si128(out + k, _mm_loadu_si128(in + k));
+  }
+  _mm_sfence();
+  std::memcpy(to + lines * kLine, from + lines * kLine, bytes - lines * kLine);
+#else
+  std::memcpy(to, from, bytes);
 #endif
 }
 
@@ -93,7 +114,7 @@ void Uploader::queue_plain(const uint8_t* data, uint64_t bytes, char* out) {
 void Uploader::send(const Chunk& chunk, Slot& slot, cudaStream_t stream) {
   check(cudaEventSynchronize(slot.free), "upload");
   map_pages(chunk.from, chunk.bytes);
-  std::memcpy(slot.pinned, chunk.from, chunk.bytes);
+  stage(slot.pinned, chunk.from, chunk.bytes);
   void* to = chunk.layout ? static_cast<void*>(slot.raw) : chunk.to;
   check(cudaMemcpyAsync(to, slot.pinned, chunk.bytes, cudaMemcpyHostToDevice, stream),
         "upload weights");

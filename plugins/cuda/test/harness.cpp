@@ -25,8 +25,8 @@ std::string& missing() {
   return reason;
 }
 
-void log_to_stderr(void*, int32_t, const char* line) {
-  std::fprintf(stderr, "[cuda] %s\n", line);
+void log_to_stderr(void*, int32_t level, const char* line) {
+  if (level > MINFER_LOG_DEBUG) std::fprintf(stderr, "[cuda] %s\n", line);
 }
 
 const minfer_host& host() {
