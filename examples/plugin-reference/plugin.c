@@ -285,7 +285,7 @@ static const minfer_plugin kTable = {
     .plan_destroy = plan_destroy,
 };
 
-MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfer_host* host,
+MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v1(const minfer_host* host,
                                                           const minfer_plugin** out,
                                                           minfer_error* error) {
   if (host == NULL || out == NULL) return minfer_fail(error, MINFER_INVALID, "no host table");

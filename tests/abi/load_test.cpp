@@ -27,7 +27,7 @@ TEST_F(AbiTest, AcceptsAPluginOfThisVersion) {
 
 TEST_F(AbiTest, WrongMajorNamesBothVersions) {
   expect_refused(plugin_file("wrong_major"), ErrorCode::kPlugin,
-                 Parts{"built for plugin ABI 1", "has plugin ABI 0", "0.1.0"});
+                 Parts{"built for plugin ABI 2", "has plugin ABI 1", "0.1.0"});
 }
 
 TEST_F(AbiTest, NewerMinorWithLargerStructsWorks) {
@@ -83,13 +83,14 @@ TEST_P(Refused, SaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     Load, Refused,
     ::testing::Values(
-        Refusal{"no_symbol", {"is no minfer plugin", "minfer_plugin_query_v0"}},
+        Refusal{"no_symbol", {"is no minfer plugin", "minfer_plugin_query_v1"}},
         Refusal{"missing_dependency",
                 {"libminfer_abi_gone.so", "cannot open shared object file", "install the library"}},
         Refusal{"undefined_symbol", {"undefined symbol: minfer_abi_gone"}},
         Refusal{"query_throws", {"its query", "threw an exception", "no such thing"}},
         Refusal{"query_throws_int", {"its query", "threw an exception"}},
-        Refusal{"host_too_old", {"needs host ABI 0.9, found 0.1", "this minfer is 0.1.0", "0.1"}},
+        Refusal{"host_too_old",
+                {"needs host ABI 1.9, found 1.0", "this minfer is 0.1.0", "plugin ABI 1.0"}},
         Refusal{"unknown_status", {"its query", "unknown status 4711"}},
         Refusal{"no_table", {"returned no table"}},
         Refusal{"short_table", {"struct_size is 24", "at least"}},

@@ -256,7 +256,7 @@ extern "C" MINFER_PLUGIN_EXPORT int broken_extra_symbol(void) {
 }
 #endif
 
-extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfer_host*,
+extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v1(const minfer_host*,
                                                                      const minfer_plugin** out,
                                                                      minfer_error* error) {
   if (world().inner == nullptr) {

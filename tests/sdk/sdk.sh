@@ -35,7 +35,7 @@ build_example() {
 check_exports() {
   local symbols
   symbols=$(nm -D --defined-only "$1" | awk '{print $3}')
-  [ "$symbols" = minfer_plugin_query_v0 ] || die "$1 exports: $symbols"
+  [ "$symbols" = minfer_plugin_query_v1 ] || die "$1 exports: $symbols"
 }
 
 # check_conformance FILE: the kit, but for what only takes long: speed, and long contexts.

@@ -1,7 +1,7 @@
 /*
  * The boundary between the minfer core and its backends (C11, also valid C++).
  *
- * A plugin is a shared library with one exported symbol, `minfer_plugin_query_v0`. The core calls it
+ * A plugin is a shared library with one exported symbol, `minfer_plugin_query_v1`. The core calls it
  * with a table of host functions and receives a table of plugin functions. Nothing else crosses: no
  * C++ type, no exception, no allocation that one side makes and the other frees, no printing.
  *
@@ -9,8 +9,8 @@
  * passed by pointer or in an array with an explicit stride. A reader uses the fields that lie within
  * struct_size and takes zero for the rest; a writer fills what fits. A function exists if its slot
  * lies within the table's struct_size and is not NULL. Functions marked (optional) may be NULL. Major
- * version in the symbol's name, minor in both tables. This is version 0: it may change until it is
- * frozen as version 1.
+ * version in the symbol's name, minor in both tables. Version 1.0 is frozen: what is here stays as it
+ * is, and only grows as said above.
  *
  * Errors. Functions return a status; on failure they may write a text to `error` (never NULL, 512
  * bytes, owned by the caller) and leave every other output untouched. Faults of queued work surface
@@ -34,9 +34,9 @@
 extern "C" {
 #endif
 
-#define MINFER_ABI_MAJOR 0u
-#define MINFER_ABI_MINOR 1u
-#define MINFER_QUERY_SYMBOL "minfer_plugin_query_v0"
+#define MINFER_ABI_MAJOR 1u
+#define MINFER_ABI_MINOR 0u
+#define MINFER_QUERY_SYMBOL "minfer_plugin_query_v1"
 
 #if defined(_WIN32)
 #define MINFER_PLUGIN_EXPORT __declspec(dllexport)
@@ -406,7 +406,7 @@ typedef struct minfer_binding {
 typedef struct minfer_bindings {
   uint32_t struct_size;
   uint32_t n_bindings;
-  const minfer_binding* bindings;      /* fixed stride */
+  const minfer_binding* bindings;      /* minfer_binding never grows */
   minfer_buffer* const* kv;            /* region of each entry of split.kv */
   minfer_buffer* workspace;            /* may be NULL when workspace_bytes is 0 */
   uint64_t workspace_offset;
@@ -502,8 +502,9 @@ typedef struct minfer_plugin {
                                   minfer_error* error);
   void (*weights_free)(minfer_weights* weights);
 
-  /* KV regions: page sizes the device can use for this layer (ascending, `n` in and out), and the
-   * bytes of a page holding K and V. A region is a buffer of n_pages * page_bytes. */
+  /* KV regions: page sizes the device can use for this layer (ascending, `n` in and out;
+   * page_tokens and n_pages are not read), and the bytes of a page holding K and V. A region is a
+   * buffer of n_pages * page_bytes. */
   minfer_status (*kv_page_sizes)(minfer_device* device, const minfer_kv_desc* kv, uint32_t* sizes,
                                  uint32_t* n, minfer_error* error);
   minfer_status (*kv_page_bytes)(minfer_device* device, const minfer_kv_desc* kv, uint64_t* bytes,

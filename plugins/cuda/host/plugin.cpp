@@ -171,7 +171,7 @@ const minfer_plugin& plugin_table() {
 }  // namespace
 }  // namespace minfer_cuda
 
-extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfer_host* host,
+extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v1(const minfer_host* host,
                                                                      const minfer_plugin** out,
                                                                      minfer_error* error) {
   using namespace minfer_cuda;

@@ -3,7 +3,7 @@
 
 #include "harness.h"
 
-extern "C" minfer_status minfer_plugin_query_v0(const minfer_host* host, const minfer_plugin** out,
+extern "C" minfer_status minfer_plugin_query_v1(const minfer_host* host, const minfer_plugin** out,
                                                 minfer_error* error);
 
 namespace minfer_cuda::test {
@@ -16,7 +16,7 @@ TEST(DeviceTest, EnumerationAlwaysAnswers) {
   host.log = [](void*, int32_t, const char*) {};
   const minfer_plugin* table = nullptr;
   minfer_error error{};
-  ASSERT_EQ(minfer_plugin_query_v0(&host, &table, &error), MINFER_OK) << error.text;
+  ASSERT_EQ(minfer_plugin_query_v1(&host, &table, &error), MINFER_OK) << error.text;
   minfer_device_info info[8] = {};
   for (minfer_device_info& i : info) i.struct_size = sizeof i;
   uint32_t n = 0;
@@ -39,7 +39,7 @@ TEST(DeviceTest, AHostThatIsTooOldIsRefused) {
   host.struct_size = 8;
   const minfer_plugin* table = nullptr;
   minfer_error error{};
-  EXPECT_EQ(minfer_plugin_query_v0(&host, &table, &error), MINFER_VERSION);
+  EXPECT_EQ(minfer_plugin_query_v1(&host, &table, &error), MINFER_VERSION);
   EXPECT_EQ(table, nullptr);
   EXPECT_NE(std::string(error.text).find("8 bytes"), std::string::npos) << error.text;
 }

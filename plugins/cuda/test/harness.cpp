@@ -10,7 +10,7 @@
 #include "../host/device.h"
 #include "minfer/quant_blocks.h"
 
-extern "C" minfer_status minfer_plugin_query_v0(const minfer_host* host, const minfer_plugin** out,
+extern "C" minfer_status minfer_plugin_query_v1(const minfer_host* host, const minfer_plugin** out,
                                                 minfer_error* error);
 
 namespace minfer_cuda::test {
@@ -58,7 +58,7 @@ Gpu* Gpu::instance() {
     minfer_device_info info{};
     info.struct_size = sizeof info;
     uint32_t n = 0;
-    if (minfer_plugin_query_v0(&host(), &g->table_, &error) != MINFER_OK ||
+    if (minfer_plugin_query_v1(&host(), &g->table_, &error) != MINFER_OK ||
         g->table_->device_enumerate(&info, sizeof info, 1, &n, &error) != MINFER_OK) {
       missing() = error.text;
       return nullptr;

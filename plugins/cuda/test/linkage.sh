@@ -10,5 +10,5 @@ for library in $needed; do
   esac
 done
 exported=$(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | grep -v '^MINFER_' | tr '\n' ' ')
-[ "$exported" = "minfer_plugin_query_v0 " ] || { echo "exported: $exported"; exit 1; }
+[ "$exported" = "minfer_plugin_query_v1 " ] || { echo "exported: $exported"; exit 1; }
 echo "needs: $needed; exports: $exported"

@@ -24,7 +24,7 @@
 #define VARIANT_GATE "MINFER_GOOD_LEVEL"
 #endif
 #ifndef VARIANT_SYMBOL
-#define VARIANT_SYMBOL minfer_plugin_query_v0
+#define VARIANT_SYMBOL minfer_plugin_query_v1
 #endif
 #ifndef VARIANT_EDIT
 #define VARIANT_EDIT (void)0

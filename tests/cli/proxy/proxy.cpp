@@ -192,7 +192,7 @@ minfer_plugin make_table() {
 
 }  // namespace
 
-extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v0(const minfer_host* host,
+extern "C" MINFER_PLUGIN_EXPORT minfer_status minfer_plugin_query_v1(const minfer_host* host,
                                                                      const minfer_plugin** out,
                                                                      minfer_error* error) {
   if (inner == nullptr) {
