@@ -11,6 +11,7 @@
 #include "prefill.h"
 #include "prefill_schedule.h"
 #include "prefill_weights.cuh"
+#include "tensor_map.h"
 #include "wgmma.cuh"
 
 namespace minfer_cuda::hopper {
@@ -59,17 +60,6 @@ struct Layout {
 };
 
 #ifdef MINFER_SM90A
-
-/// A ring position with the parity of its barriers.
-template <int Stages>
-struct Ring {
-  int at = 0;
-  uint32_t parity;
-  __device__ __forceinline__ explicit Ring(uint32_t first) : parity(first) {}
-  __device__ __forceinline__ void advance() {
-    if (++at == Stages) at = 0, parity ^= 1;
-  }
-};
 
 /// Row and token tile of a tile: token tiles in groups, so that a weight tile is read once per
 /// group.
@@ -597,37 +587,11 @@ Choice choose(uint32_t type, int id, int tokens, const int32_t* od, int n, bool 
   return best;
 }
 
-using EncodeFn = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                              const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                              const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// The driver's encoder, or null where the driver has none.
-EncodeFn encoder() {
-  static const EncodeFn fn = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault,
-                                         &result) != cudaSuccess ||
-        result != cudaDriverEntryPointSuccess) {
-      return EncodeFn{nullptr};
-    }
-    return reinterpret_cast<EncodeFn>(entry);
-  }();
-  return fn;
-}
-
 cudaError_t encode_x(const PrefillCall& call, int tile_tokens, CUtensorMap& map) {
-  if (!encoder()) return cudaErrorNotSupported;
-  const cuuint64_t dims[2] = {static_cast<cuuint64_t>(call.id),
-                              static_cast<cuuint64_t>(call.tokens)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(call.id) * 2};
-  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(tile_tokens)}, steps[2] = {1, 1};
-  const CUresult result =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<uint16_t*>(call.x), dims,
-                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+  const uint64_t dims[2] = {static_cast<uint64_t>(call.id), static_cast<uint64_t>(call.tokens)};
+  const uint64_t strides[1] = {static_cast<uint64_t>(call.id) * 2};
+  const uint32_t box[2] = {64, static_cast<uint32_t>(tile_tokens)};
+  return encode_half_map(map, call.x, 2, dims, strides, box);
 }
 
 }  // namespace

@@ -42,6 +42,16 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
+/// A position in a ring of stages with the parity of its barriers.
+template <int Stages>
+struct Ring {
+  int at = 0;
+  uint32_t parity;
+  __device__ __forceinline__ explicit Ring(uint32_t first) : parity(first) {}
+  __device__ __forceinline__ void advance() {
+    if (++at == Stages) at = 0, parity ^= 1;
+  }
+};
 /// Makes barriers and shared memory written by this thread visible to the copy engine.
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -77,6 +87,14 @@ __device__ __forceinline__ void tensor_copy_2d(uint32_t to, const CUtensorMap* m
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+__device__ __forceinline__ void tensor_copy_3d(uint32_t to, const CUtensorMap* map,
+                                               uint32_t barrier, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
 
@@ -133,6 +151,17 @@ __device__ __forceinline__ uint16_t load_shared_2(uint32_t address) {
   uint16_t v;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
   return v;
+}
+__device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ void store_shared_8(uint32_t address, uint2 v) {
+  asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");
+}
+__device__ __forceinline__ void store_shared_16(uint32_t address, uint4 v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
 }
 /// Transposes an 8 x 8 matrix of 16-bit elements that a warp holds, two per lane.
 __device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {

@@ -1,6 +1,7 @@
-// The matmul decision table (see dispatch.h).
+// The decision tables (see dispatch.h).
 #include "dispatch.h"
 
+#include "../hopper/attention.h"
 #include "../hopper/decode.h"
 #include "../hopper/prefill.h"
 #include "../kernels/layout.h"
@@ -24,17 +25,22 @@ int64_t tensor_core_tokens(const Context& c) {
   return c.gates.on(Gate::kSmallMGemm) ? 2 : c.gates[Gate::kMmqMinTokens];
 }
 
-/// What both Hopper kernels ask for.
-std::string refuse_hopper(const Context& c) {
+/// What all Hopper kernels ask for.
+std::string refuse_hopper(const Caps& caps, const Gates& gates) {
 #ifndef MINFER_CUDA_SM90A
   return "not built for sm_90a";
 #endif
-  if (c.gates.on(Gate::kNoHopper)) return "MINFER_NO_HOPPER";
-  if (!c.q.aligned) return "rows are not aligned to 16 bytes";
-  if (c.caps.shared_bytes < hopper::kSharedBytes) {
+  if (gates.on(Gate::kNoHopper)) return "MINFER_NO_HOPPER";
+  if (caps.shared_bytes < hopper::kSharedBytes) {
     return text("needs ", hopper::kSharedBytes, " bytes of shared memory");
   }
   return {};
+}
+
+/// What both Hopper matmuls ask for.
+std::string refuse_hopper(const Context& c) {
+  if (!c.q.aligned) return "rows are not aligned to 16 bytes";
+  return refuse_hopper(c.caps, c.gates);
 }
 
 std::string refuse_hopper_decode(const Context& c) {
@@ -142,6 +148,37 @@ MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQue
     choice.why += text(choice.why.empty() ? "" : "; ", rule.name, ": ", reason);
   }
   return choice;
+}
+
+PrefillAttention choose_prefill_attention(const Caps& caps, const Gates& gates,
+                                          const AttentionCall& shape, std::string& why) {
+  const std::string dims = text("head dims ", shape.kv.dim_k, ", ", shape.kv.dim_v, ", KV type ",
+                                shape.kv.type, ", pages of ", shape.kv.page_tokens);
+  const auto refuse = [&](const char* kernel, const std::string& reason) {
+    if (!reason.empty()) why += text(why.empty() ? "" : "; ", kernel, ": ", reason);
+    return !reason.empty();
+  };
+  const auto refuse_any = [&]() -> std::string {
+    if (gates.on(Gate::kReference)) return "MINFER_CUDA_REFERENCE";
+    if (gates.on(Gate::kNoTiledAttention)) return "MINFER_NO_TILED_ATTENTION";
+    return {};
+  };
+  const auto refuse_hopper_attention = [&]() -> std::string {
+    if (const std::string reason = refuse_any(); !reason.empty()) return reason;
+    if (gates.on(Gate::kNoHopperAttention)) return "MINFER_NO_HOPPER_ATTENTION";
+    if (const std::string reason = refuse_hopper(caps, gates); !reason.empty()) return reason;
+    return hopper::attention_fits(shape) ? "" : dims;
+  };
+  const auto refuse_tiled = [&]() -> std::string {
+    if (const std::string reason = refuse_any(); !reason.empty()) return reason;
+    if (caps.cc < 80) return "needs compute capability 8.0";
+    return attention_tiled_supports(shape) ? "" : dims;
+  };
+  if (caps.cc == 90 && !refuse("hopper_attention", refuse_hopper_attention())) {
+    return PrefillAttention::kHopper;
+  }
+  return refuse("attention_tiled", refuse_tiled()) ? PrefillAttention::kNone
+                                                   : PrefillAttention::kTiled;
 }
 
 std::string describe_dispatch(const Caps& caps, const Gates& gates) {

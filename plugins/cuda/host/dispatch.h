@@ -1,11 +1,13 @@
-// The matmul decision table: which kernel multiplies, by tokens, type, shape, device and gates.
+// The decision tables: which kernel multiplies, by tokens, type, shape, device and gates, and which
+// attends in prefill.
 //
-// One table of rules in order of preference; the first that takes a query wins, and what the faster
-// ones before it said is the reason that `--explain` prints. Pure.
+// For matmul, one table of rules in order of preference; the first that takes a query wins, and
+// what the faster ones before it said is the reason that `--explain` prints. Pure.
 #pragma once
 
 #include <string>
 
+#include "../kernels/attention.h"
 #include "device.h"
 
 namespace minfer_cuda {
@@ -32,6 +34,13 @@ struct MatmulChoice {
 };
 
 MatmulChoice choose_matmul(const Caps& caps, const Gates& gates, const MatmulQuery& query);
+
+enum class PrefillAttention { kNone, kTiled, kHopper };
+
+/// The kernel for attention of many tokens per sequence; kNone: those for few tokens have to do.
+/// `why` says why faster ones were not taken.
+PrefillAttention choose_prefill_attention(const Caps& caps, const Gates& gates,
+                                          const AttentionCall& shape, std::string& why);
 
 /// The table for one device as text: a line per type and range of tokens.
 std::string describe_dispatch(const Caps& caps, const Gates& gates);

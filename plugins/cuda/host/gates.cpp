@@ -52,6 +52,7 @@ constexpr minfer_gate kTable[] = {
          "sm_90a matmul without gated units and folded norms"),
     flag("MINFER_NO_HOPPER_OVERLAP", kPlan, 0, 0,
          "sm_90a matmul does not request weights before the kernel before it ends"),
+    flag("MINFER_NO_HOPPER_ATTENTION", kPlan, 1, 0, "prefill attention without wgmma"),
 };
 static_assert(sizeof(kTable) / sizeof(kTable[0]) == static_cast<uint32_t>(Gate::kCount));
 

@@ -35,6 +35,7 @@ enum class Gate : uint32_t {
   kHopperGemmMinTokens,
   kNoHopperFuse,
   kNoHopperOverlap,
+  kNoHopperAttention,
   kCount
 };
 

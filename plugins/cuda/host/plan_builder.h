@@ -42,12 +42,14 @@ class PlanBuilder {
   /// The int8 or f16 rows of an activation, converted here unless a producer already did.
   uint32_t int8_item(uint32_t n, uint32_t tensor);
   uint32_t half_item(uint32_t n, uint32_t tensor);
-  /// f16 rows in fragment order; gated ones have the fixed scale of hopper/prefill.h.
+  /// f16 rows in fragment order (hopper/prefill.h).
   struct Fragments {
     uint32_t item = kNone;
-    bool gated = false;
+    float factor = 0.f;  ///< of all rows; 0: a scale of each stands behind them
   };
   Fragments fragment_item(uint32_t n, uint32_t tensor);
+  /// A work item that the producer of `tensor` fills with f16 rows in fragment order.
+  uint32_t produced_fragments(uint32_t tensor, float factor);
   /// The matmuls of n's launch, gate before up where it computes a gated unit.
   std::vector<uint32_t> hopper_members(uint32_t n) const;
   void label_hopper(uint32_t n, const std::vector<uint32_t>& members, bool residual, bool folds);

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../hopper/attention.h"
 #include "../kernels/attention.h"
 #include "../kernels/kv.h"
+#include "dispatch.h"
 #include "ops.h"
 #include "plan_builder.h"
 #include "rope_table.h"
@@ -195,24 +197,18 @@ void PlanBuilder::emit_attention(uint32_t n) {
   // With few tokens a sequence, a tile of queries would stay mostly empty.
   const bool suits_tiles = shape.tokens >= 16 && shape.tokens > 8 * shape.seqs;
   std::string why;
-  if (suits_tiles) {
-    if (gates_.on(Gate::kReference)) {
-      why = "attention_tiled: MINFER_CUDA_REFERENCE";
-    } else if (gates_.on(Gate::kNoTiledAttention)) {
-      why = "attention_tiled: MINFER_NO_TILED_ATTENTION";
-    } else if (caps_.cc < 80) {
-      why = "attention_tiled: needs compute capability 8.0";
-    } else if (!attention_tiled_supports(shape)) {
-      why = text("attention_tiled: head dims ", shape.kv.dim_k, ", ", shape.kv.dim_v, ", KV type ",
-                 shape.kv.type);
-    }
-  }
-  const bool tiled = suits_tiles && why.empty();
+  const PrefillAttention prefill =
+      suits_tiles ? choose_prefill_attention(caps_, gates_, shape, why) : PrefillAttention::kNone;
+  const bool tiled = prefill != PrefillAttention::kNone;
   const bool mma = !tiled && !gates_.on(Gate::kReference) && !gates_.on(Gate::kNoDecodeMma) &&
                    caps_.cc >= 80 && attention_decode_supports(shape);
   const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
   uint32_t partial = kNone;
-  if (splits > 1) {
+  if (prefill == PrefillAttention::kHopper) {
+    partial = new_item(hopper::attention_workspace_bytes(shape, caps_.sms));
+    program_.counter_bytes =
+        std::max(program_.counter_bytes, hopper::attention_counter_bytes(caps_.sms));
+  } else if (splits > 1) {
     partial = new_item(attention_split_workspace(shape, splits));
     // Layers run one after the other and leave the counters at zero, so all share them.
     program_.counter_bytes = std::max(program_.counter_bytes, attention_split_counters(shape));
@@ -222,6 +218,7 @@ void PlanBuilder::emit_attention(uint32_t n) {
       tiled || shape.kv.dim_v % 32 || !is_rows(tensor(out)) ? kNone : produced_int8(out);
   const bool f32 = int8 == kNone || fusion_.wants_f32(out);
   const int64_t row = tensor(out).ne[0];
+  const int sms = caps_.sms;
   add_step(n, {q, f32 ? out : kNone}, {partial, int8}, 1, [=](const Bound& b, cudaStream_t stream) {
     AttentionCall call = shape;
     call.q = b.tensor[q];
@@ -235,12 +232,17 @@ void PlanBuilder::emit_attention(uint32_t n) {
     call.kv_len = b.at<const int32_t>(kv_len);
     call.block_table = b.at<const int32_t>(table);
     call.sinks = b.at(sinks);
-    if (tiled) return launch_attention_tiled(call, stream);
     char* workspace = partial == kNone ? nullptr : b.item[partial];
     auto* counters = reinterpret_cast<uint32_t*>(b.counters);
+    if (prefill == PrefillAttention::kHopper) {
+      return hopper::launch_attention(call, sms, reinterpret_cast<float*>(workspace), counters,
+                                      b.overlap, stream);
+    }
+    if (tiled) return launch_attention_tiled(call, stream);
     return mma ? launch_attention_decode(call, splits, workspace, counters, b.overlap, stream)
                : launch_attention_split(call, splits, workspace, counters, b.overlap, stream);
   });
+  if (prefill == PrefillAttention::kHopper) return label(n, "hopper_attention/f16 wgmma", why);
   if (tiled) return label(n, "attention_tiled/f16 mma", why);
   const char* kernel = mma ? "attention_decode/f16 mma x" : "attention_split x";
   label(n, text(kernel, splits, int8 == kNone ? "" : f32 ? "+int8" : "+int8, no f32"), why);

@@ -196,15 +196,20 @@ PlanBuilder::Fragments PlanBuilder::fragment_item(uint32_t n, uint32_t t) {
     return hopper::launch_to_fragments(b.at(t), x.nb[1] / 4, x.ne[0], x.ne[1], b.valid(t), rows,
                                        reinterpret_cast<float*>(rows + tokens * id), stream);
   });
-  return fragment_items_[t] = {item, false};
+  return fragment_items_[t] = {item};
+}
+
+uint32_t PlanBuilder::produced_fragments(uint32_t t, float factor) {
+  const uint32_t item = new_item(fragment_bytes(tensor(t).ne[0], tensor(t).ne[1]));
+  fragment_items_[t] = {item, factor};
+  return item;
 }
 
 void PlanBuilder::emit_norm_to_fragments(uint32_t n) {
   const uint32_t x = node(n).src[0], w = node(n).source(1), out = node(n).dst;
   const minfer_norm_params p = node(n).params.norm;
   const int64_t id = tensor(out).ne[0], tokens = tensor(out).ne[1];
-  const uint32_t item = new_item(fragment_bytes(id, tokens));
-  fragment_items_[out] = {item, false};
+  const uint32_t item = produced_fragments(out, 0.f);
   add_step(n, {x}, {item}, 1, [=](const Bound& b, cudaStream_t stream) {
     auto* rows = reinterpret_cast<uint16_t*>(b.item[item]);
     return hopper::launch_norm_to_fragments(b.at(x), b.view(x).nb[1] / 4, b.at(w), p.weight_offset,
@@ -265,8 +270,7 @@ void PlanBuilder::emit_hopper_gemm(uint32_t n) {
   GateFn fn = GateFn::kSilu;
   if (mul != kNone) {
     fn = gate_fn_of(node(fusion_.gate_of(mul)));
-    gated_out = new_item(fragment_bytes(tensor(node(mul).dst).ne[0], tokens));
-    fragment_items_[node(mul).dst] = {gated_out, true};
+    gated_out = produced_fragments(node(mul).dst, hopper::kGatedScale);
   }
   const uint64_t flags = hopper_flags_at();
   const uint32_t counted = mul != kNone ? node(mul).dst : by_type.begin()->second[0].out;
@@ -280,8 +284,8 @@ void PlanBuilder::emit_hopper_gemm(uint32_t n) {
                call.id = id;
                call.tokens = tokens;
                call.x = reinterpret_cast<const uint16_t*>(b.item[input.item]);
-               if (input.gated) {
-                 call.x_factor = hopper::kGatedScale;
+               if (input.factor != 0.f) {
+                 call.x_factor = input.factor;
                } else {
                  call.x_scale = reinterpret_cast<const float*>(call.x + int64_t{tokens} * id);
                }

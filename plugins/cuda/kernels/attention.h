@@ -17,6 +17,9 @@ struct AttentionCall {
   int64_t out_nb_head = 0, out_nb_token = 0;
   Int8Rows out_int8;  ///< rows of dim_v * n_head as int8 too, or null; dim_v a multiple of 32.
                       ///< Split and decode kernels only.
+  uint16_t* out_fragments = nullptr;  ///< rows of dim_v * n_head as f16 in fragment order
+                                      ///< (../hopper/prefill.h) instead of `out`, or null. Hopper
+                                      ///< kernel only.
   KvPages kv;
   int32_t n_head = 0;
   int32_t tokens = 0, seqs = 0, max_pages = 0;  ///< capacities

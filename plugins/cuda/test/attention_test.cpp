@@ -190,7 +190,9 @@ void check_attention(const Shape& c, const GateOverrides& gates = {}) {
       }
     }
   }
-  const double limit = s.kernel(1).find("tiled") != std::string::npos ? 1e-3 : 1e-5;
+  const bool halves = s.kernel(1).find("tiled") != std::string::npos ||
+                      s.kernel(1).find("wgmma") != std::string::npos;
+  const double limit = halves ? 1e-3 : 1e-5;
   EXPECT_LT(relative_error(s.read(out), expected), limit)
       << s.kernel(1) << " type " << c.type << " dim " << c.dim << " heads " << c.n_head << "/"
       << c.n_head_kv << " page " << c.page << " window " << c.window;
@@ -273,6 +275,63 @@ TEST(AttentionTest, ManySequencesOfDifferentLengths) {
     check_attention(c);
     check_attention(c, {{Gate::kNoSplitKv, 1}});
   }
+}
+
+/// With the kernel that the device prefers for prefill, and with the one for older devices.
+void check_prefill(const Shape& c) {
+  check_attention(c);
+  check_attention(c, {{Gate::kNoHopperAttention, 1}});
+}
+
+TEST(AttentionTest, PrefillOfRaggedSequences) {
+  MINFER_REQUIRE_GPU();
+  for (uint32_t dim : {64u, 80u, 96u, 128u, 256u}) {
+    for (uint32_t page : {16u, 64u, 256u}) {
+      Shape c;
+      c.dim = dim;
+      c.page = page;
+      c.n_head = 7;
+      c.n_head_kv = 1;
+      c.before = {0, 0, 300};
+      c.tokens = {150, 1, 45};
+      check_attention(c);
+    }
+  }
+}
+
+TEST(AttentionTest, PrefillSeesWhatMasksAllow) {
+  MINFER_REQUIRE_GPU();
+  for (uint32_t dim : {64u, 128u}) {
+    for (uint32_t variant = 0; variant < 7; ++variant) {
+      Shape c;
+      c.dim = dim;
+      c.before = {150};
+      c.tokens = {290};  // tiles of positions seen by all rows, by some, by none
+      c.window = variant == 1 || variant == 4 ? 40 : variant == 5 || variant == 6 ? 200 : 0;
+      c.soft_cap = variant == 2 || variant == 4 ? 0.8f : variant == 6 ? 30.f : 0.f;
+      c.sinks = variant == 3 || variant == 4;
+      c.causal = variant != 0 && variant != 6;
+      check_prefill(c);
+    }
+  }
+}
+
+// Few rows that see much: cut along the positions, and joined.
+TEST(AttentionTest, PrefillAtDepth) {
+  MINFER_REQUIRE_GPU();
+  Shape c;
+  c.page = 64;
+  c.n_head = 8;
+  c.before = {5000};
+  c.tokens = {24};
+  check_prefill(c);
+  c.dim = 128;
+  c.sinks = true;
+  c.before = {3000, 0, 1700};
+  c.tokens = {20, 30, 16};
+  check_prefill(c);
+  c.window = 1500;
+  check_prefill(c);
 }
 
 }  // namespace

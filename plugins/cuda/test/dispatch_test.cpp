@@ -78,5 +78,42 @@ TEST(DispatchTest, HopperTakesItsOwnKernels) {
 }
 #endif
 
+AttentionCall attention(int dim, int page_tokens) {
+  AttentionCall shape;
+  shape.kv.type = MINFER_TYPE_F16;
+  shape.kv.n_head = 4;
+  shape.kv.dim_k = shape.kv.dim_v = dim;
+  shape.kv.page_tokens = page_tokens;
+  shape.n_head = 28;
+  shape.q_nb_head = shape.out_nb_head = dim * 4;
+  shape.q_nb_token = shape.out_nb_token = dim * 4 * 28;
+  return shape;
+}
+
+TEST(DispatchTest, PrefillAttentionByDeviceShapeAndGate) {
+  const auto choose = [](const Caps& caps, const GateOverrides& gates, const AttentionCall& shape,
+                         std::string& why) {
+    why.clear();
+    return choose_prefill_attention(caps, gates_with(gates), shape, why);
+  };
+  const Caps hopper = device(90, 227 << 10), ampere = device(86, 99 << 10);
+  std::string why;
+  EXPECT_EQ(choose(ampere, {}, attention(128, 64), why), PrefillAttention::kTiled);
+  EXPECT_EQ(why, "");
+  EXPECT_EQ(choose(device(75, 64 << 10), {}, attention(128, 64), why), PrefillAttention::kNone);
+  EXPECT_NE(why.find("compute capability 8.0"), std::string::npos) << why;
+  EXPECT_EQ(choose(hopper, {{Gate::kNoHopperAttention, 1}}, attention(128, 64), why),
+            PrefillAttention::kTiled);
+  EXPECT_NE(why.find("MINFER_NO_HOPPER_ATTENTION"), std::string::npos) << why;
+  EXPECT_EQ(choose(hopper, {{Gate::kReference, 1}}, attention(128, 64), why),
+            PrefillAttention::kNone);
+#ifdef MINFER_CUDA_SM90A
+  EXPECT_EQ(choose(hopper, {}, attention(128, 64), why), PrefillAttention::kHopper);
+  EXPECT_EQ(why, "");
+  EXPECT_EQ(choose(hopper, {}, attention(128, 4), why), PrefillAttention::kTiled);
+  EXPECT_NE(why.find("pages of 4"), std::string::npos) << why;
+#endif
+}
+
 }  // namespace
 }  // namespace minfer_cuda::test
