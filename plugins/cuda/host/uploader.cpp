@@ -1,48 +1,15 @@
 // Pinned staging and device-side repacking of weights (see uploader.h).
 #include "uploader.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
-#include <thread>
 
 #include "../kernels/repack.h"
 
 namespace minfer_cuda {
 namespace {
 
-/// Maps the pages of a file's bytes at one stroke, where the system can; one by one they cost more
-/// than the copy. A failure is none: the copy then faults as ever.
-void map_pages(const uint8_t* data, uint64_t bytes) {
-#ifdef MADV_POPULATE_READ
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
-#endif
-}
-
-/// Copies past the caches where the processor can: what is staged is read by the GPU alone, and a
-/// line that need not be fetched before it is written saves a third of the memory traffic.
-void stage(uint8_t* to, const uint8_t* from, uint64_t bytes) {
-#ifdef __SSE2__
-  constexpr uint64_t kLine = 64;
-  const uint64_t lines = bytes / kLine;
-  for (uint64_t i = 0; i < lines; ++i) {
-    const auto* in = reinterpret_cast<const __m128i*>(from + i * kLine);
-    auto* out = reinterpret_cast<__m128i*>(to + i * kLine);
-    for (int k = 0; k < 4; ++k) _mm_stream_si128(out + k, _mm_loadu_si128(in + k));
-  }
-  _mm_sfence();
-  std::memcpy(to + lines * kLine, from + lines * kLine, bytes - lines * kLine);
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
+constexpr uint64_t kChunkBytes = 1u << 20;
+constexpr size_t kLeastSlots = 4;
 
 }  // namespace
 
@@ -52,43 +19,55 @@ Uploader::~Uploader() {
 
 void Uploader::release_staging() {
   queue_.clear();
-  free_slots();
+  free_staging();
 }
 
-void Uploader::free_slots() {
-  const DeviceScope scope(device_.caps().ordinal);
-  for (Worker& worker : workers_) {
-    if (worker.stream) cudaStreamSynchronize(worker.stream);
-    for (Slot& slot : worker.slots) {
-      if (slot.free) cudaEventDestroy(slot.free);
-    }
-    if (worker.stream) cudaStreamDestroy(worker.stream);
+void Uploader::free_staging() {
+  {
+    const std::lock_guard lock(turn_);
+    stop_ = true;
   }
-  workers_.clear();
+  may_stage_.notify_all();
+  workers_.clear();  // joins
+  stop_ = false;
+  const DeviceScope scope(device_.caps().ordinal);
+  for (cudaStream_t& stream : streams_) {
+    if (!stream) continue;
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    stream = nullptr;
+  }
+  for (Slot& slot : slots_) {
+    if (slot.free) cudaEventDestroy(slot.free);
+  }
+  slots_.clear();
   if (pinned_) cudaFreeHost(pinned_);
   pinned_ = nullptr;
   raw_ = DeviceMemory();
   cudaGetLastError();
 }
 
-void Uploader::make_staging(size_t workers, uint64_t slot_bytes) {
-  if (workers_.size() >= workers && slot_bytes_ >= slot_bytes) return;
-  free_slots();
-  const uint64_t bytes = workers * 2 * slot_bytes;
-  raw_ = DeviceMemory(device_, bytes, "upload staging", Account::kStaging);
-  check(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), bytes, cudaHostAllocDefault),
+void Uploader::make_staging(uint64_t slot_bytes) {
+  const size_t most = std::max<size_t>(kLeastSlots, ring_bytes_ / slot_bytes);
+  const size_t n = std::clamp(queue_.size(), kLeastSlots, most);
+  if (slots_.size() >= n && slot_bytes_ >= slot_bytes) return;
+  free_staging();
+  raw_ = DeviceMemory(device_, n * slot_bytes, "upload staging", Account::kStaging);
+  check(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), n * slot_bytes, cudaHostAllocDefault),
         "pinned upload staging");
+  for (cudaStream_t& stream : streams_) {
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "an upload stream");
+  }
   slot_bytes_ = slot_bytes;
-  workers_.resize(workers);
-  uint64_t at = 0;
-  for (Worker& worker : workers_) {
-    check(cudaStreamCreateWithFlags(&worker.stream, cudaStreamNonBlocking), "an upload stream");
-    for (Slot& slot : worker.slots) {
-      check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "create an event");
-      slot.pinned = pinned_ + at;
-      slot.raw = reinterpret_cast<uint8_t*>(raw_.get()) + at;
-      at += slot_bytes;
-    }
+  slots_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    slots_[i].pinned = pinned_ + i * slot_bytes;
+    slots_[i].raw = reinterpret_cast<uint8_t*>(raw_.get()) + i * slot_bytes;
+    check(cudaEventCreateWithFlags(&slots_[i].free, cudaEventDisableTiming), "create an event");
+  }
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t w = 0; w < std::min({cores, max_workers_, n}); ++w) {
+    workers_.emplace_back([this] { stage_chunks(); });
   }
 }
 
@@ -96,8 +75,7 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
                             char* out) {
   const int64_t row_bytes = file_row_bytes(layout, id);
   const int64_t per_chunk =
-      std::max<int64_t>(1, static_cast<int64_t>(least_slot_bytes_) / row_bytes / kTileRows) *
-      kTileRows;
+      std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes) / row_bytes / kTileRows) * kTileRows;
   for (int64_t row = 0; row < od; row += per_chunk) {
     const int64_t n = std::min(per_chunk, od - row);
     queue_.push_back({rows + row * row_bytes, static_cast<uint64_t>(n * row_bytes),
@@ -106,15 +84,29 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
 }
 
 void Uploader::queue_plain(const uint8_t* data, uint64_t bytes, char* out) {
-  for (uint64_t at = 0; at < bytes; at += least_slot_bytes_) {
-    queue_.push_back({data + at, std::min(least_slot_bytes_, bytes - at), out + at, nullptr, 0, 0});
+  for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
+    queue_.push_back({data + at, std::min(kChunkBytes, bytes - at), out + at, nullptr, 0, 0});
+  }
+}
+
+/// A worker: stages chunks in order as slots become free.
+void Uploader::stage_chunks() {
+  std::unique_lock lock(turn_);
+  for (;;) {
+    may_stage_.wait(lock, [this] { return stop_ || next_ < end_; });
+    if (stop_) return;
+    const size_t i = next_++;
+    ++staging_;
+    lock.unlock();
+    std::memcpy(slots_[i % slots_.size()].pinned, queue_[i].from, queue_[i].bytes);
+    lock.lock();
+    --staging_;
+    staged_[i] = 1;
+    is_staged_.notify_one();
   }
 }
 
 void Uploader::send(const Chunk& chunk, Slot& slot, cudaStream_t stream) {
-  check(cudaEventSynchronize(slot.free), "upload");
-  map_pages(chunk.from, chunk.bytes);
-  stage(slot.pinned, chunk.from, chunk.bytes);
   void* to = chunk.layout ? static_cast<void*>(slot.raw) : chunk.to;
   check(cudaMemcpyAsync(to, slot.pinned, chunk.bytes, cudaMemcpyHostToDevice, stream),
         "upload weights");
@@ -126,41 +118,43 @@ void Uploader::send(const Chunk& chunk, Slot& slot, cudaStream_t stream) {
   check(cudaEventRecord(slot.free, stream), "upload");
 }
 
-void Uploader::work(Worker& worker, std::atomic<size_t>& next) {
-  const DeviceScope scope(device_.caps().ordinal);
-  size_t turn = 0;
-  for (size_t i = next++; i < queue_.size(); i = next++) {
-    send(queue_[i], worker.slots[turn++ % 2], worker.stream);
+void Uploader::send_all() {
+  // Half of the ring is kept for the GPU: its slots are long free when they are asked for.
+  const size_t n = slots_.size(), ahead = n / 2;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (i >= ahead) check(cudaEventSynchronize(slots_[(i - ahead) % n].free), "upload");
+    std::unique_lock lock(turn_);
+    end_ = std::min(queue_.size(), i < ahead ? n : i - ahead + 1 + n);
+    may_stage_.notify_all();
+    is_staged_.wait(lock, [this, i] { return staged_[i] != 0; });
+    lock.unlock();
+    send(queue_[i], slots_[i % n], streams_[i % 2]);
   }
+  for (cudaStream_t stream : streams_) check(cudaStreamSynchronize(stream), "upload weights");
 }
 
 void Uploader::run() {
+  if (queue_.empty()) return;
   const DeviceScope scope(device_.caps().ordinal);
-  uint64_t largest = least_slot_bytes_;
+  uint64_t largest = kChunkBytes;
   for (const Chunk& chunk : queue_) largest = std::max(largest, chunk.bytes);
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t n = std::min({queue_.size(), cores, max_workers_});
-  std::atomic<size_t> next{0};
-  std::vector<std::exception_ptr> failures(n);
-  const auto guarded = [&](size_t w) {
-    try {
-      work(workers_[w], next);
-    } catch (...) {
-      failures[w] = std::current_exception();
-      next = queue_.size();
-    }
+  make_staging(largest);
+  const auto rest = [this](size_t chunks) {
+    std::unique_lock lock(turn_);
+    end_ = next_;
+    is_staged_.wait(lock, [this] { return staging_ == 0; });
+    next_ = end_ = 0;
+    staged_.assign(chunks, 0);
   };
-  if (n > 0) {
-    make_staging(n, largest);
-    std::vector<std::jthread> threads;
-    for (size_t w = 1; w < n; ++w) threads.emplace_back(guarded, w);
-    guarded(0);
+  rest(queue_.size());
+  try {
+    send_all();
+  } catch (...) {
+    rest(0);
+    throw;
   }
+  rest(0);
   queue_.clear();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-  for (Worker& worker : workers_) check(cudaStreamSynchronize(worker.stream), "upload weights");
 }
 
 void Uploader::upload_constants(const uint8_t* data, uint64_t bytes, char* out) {
