@@ -217,7 +217,12 @@ BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
   const uint32_t fixed = fixed_bytes(p.id, p.max_parts);
   const auto largest =
       static_cast<uint32_t>(std::max(step_bytes(pair.first), step_bytes(pair.second)));
-  const uint32_t ring = std::min((kSharedLimit - fixed) / kWarps / 128 * 128, kMaxSlots * largest);
+  // No more slots than a warp has steps: what a block leaves free, the next kernel's blocks can
+  // start in.
+  const uint32_t steps = (block_groups * p.steps + kWarps - 1) / kWarps + 1;
+  const uint32_t slots = std::min<uint32_t>(steps, kMaxSlots);
+  const uint32_t ring =
+      std::min((kSharedLimit - fixed) / kWarps / 128 * 128, (slots * largest + 127) / 128 * 128);
   if (ring < largest) return {};
   return {kWarps, 0, ring, fixed + kWarps * ring};
 }

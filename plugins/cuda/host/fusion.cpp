@@ -154,6 +154,7 @@ void Fusion::fuse_stores() {
       const auto& readers = readers_[graph_.base(attention.src[0])];
       if (std::any_of(readers.begin(), readers.end(), [&](uint32_t r) { return r <= i; })) break;
       chains.query = query;
+      if (only_reader(attention.src[0], a)) chains.attention = a;
       absorb(query, i);
       break;
     }

@@ -28,6 +28,7 @@ struct HeadChain {
 };
 struct StoreChains {
   HeadChain key, value, query;  ///< query.input is kNone when it is not fused
+  uint32_t attention = kNone;   ///< the first reader of the query and of what is stored, then
 };
 
 class Fusion {

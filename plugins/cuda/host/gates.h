@@ -21,6 +21,8 @@ enum class Gate : uint32_t {
   kNoFuseQkv,
   kNoFuseFfn,
   kNoFuseRope,
+  kNoFuseStore,
+  kNoFuseGather,
   kNoFuseResidual,
   kNoSplitKv,
   kNoTiledAttention,

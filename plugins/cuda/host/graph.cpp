@@ -152,4 +152,37 @@ Graph read_graph(const minfer_split& given) {
   return g;
 }
 
+namespace {
+
+bool is_single_row(const Tensor& t) {
+  return t.type == MINFER_TYPE_F32 && t.nb[0] == 4 && t.ne[1] * t.ne[2] * t.ne[3] == 1;
+}
+
+bool gathers_single_row(const Graph& graph, const Node& node) {
+  if (node.op != MINFER_OP_GET_ROWS) return false;
+  const Tensor &table = graph.tensors[node.src[0]], &out = graph.tensors[node.dst];
+  const bool observed = (out.flags & (MINFER_FLAG_ESCAPES | MINFER_FLAG_KEEP)) != 0;
+  return !table.is_weight() && is_single_row(table) && is_single_row(out) && !observed &&
+         out.view_of == kNone && table.ne[0] == out.ne[0];
+}
+
+}  // namespace
+
+void drop_single_row_gathers(Graph& graph) {
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    Node& gather = graph.nodes[i];
+    if (!gathers_single_row(graph, gather)) continue;
+    const uint32_t table = gather.src[0], out = gather.dst;
+    for (Node& node : graph.nodes) std::replace(node.src.begin(), node.src.end(), out, table);
+    for (Tensor& view : graph.tensors) {
+      if (view.view_of != out) continue;
+      view.view_of = graph.base(table);
+      view.view_offset += graph.tensors[table].view_offset;
+    }
+    gather.op = kDropped;
+    gather.src.clear();
+    gather.dst = kNone;
+  }
+}
+
 }  // namespace minfer_cuda

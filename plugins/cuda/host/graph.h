@@ -13,6 +13,7 @@
 namespace minfer_cuda {
 
 inline constexpr uint32_t kNone = MINFER_NONE;
+inline constexpr uint32_t kDropped = 0;  ///< the operator of a node that has nothing to do
 
 struct Tensor {
   uint32_t type = 0, kind = 0, flags = 0;
@@ -79,5 +80,8 @@ class Refusal : public PluginError {
 /// Copies a split; throws MINFER_INVALID where an index or a view leaves its bounds, Refusal where
 /// an operator, type or shape has no kernel here.
 Graph read_graph(const minfer_split& split);
+
+/// Drops every gather of the one row of an activation: its readers read that row.
+void drop_single_row_gathers(Graph& graph);
 
 }  // namespace minfer_cuda

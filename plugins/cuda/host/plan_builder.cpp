@@ -30,6 +30,8 @@ void PlanBuilder::build() {
 
 void PlanBuilder::emit_node(uint32_t n) {
   switch (node(n).op) {
+    case kDropped:
+      return label(n, "none: the only row");
     case MINFER_OP_GET_ROWS:
       return emit_gather(n);
     case MINFER_OP_RMS_NORM:
@@ -293,6 +295,9 @@ void PlanBuilder::emit_concat(uint32_t n) {
 std::unique_ptr<Program> compile(const Caps& caps, const Gates& gates, const minfer_split& split) {
   auto program = std::make_unique<Program>();
   program->graph = read_graph(split);
+  if (!gates.on(Gate::kReference) && !gates.on(Gate::kNoFuseGather)) {
+    drop_single_row_gathers(program->graph);
+  }
   PlanBuilder(caps, gates, *program).build();
   return program;
 }

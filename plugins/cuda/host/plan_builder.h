@@ -9,6 +9,8 @@
 
 namespace minfer_cuda {
 
+struct AttentionCall;
+
 class PlanBuilder {
  public:
   PlanBuilder(const Caps& caps, const Gates& gates, Program& program);
@@ -29,6 +31,11 @@ class PlanBuilder {
   void emit_experts(uint32_t n);
   void emit_rope(uint32_t n);
   void emit_store(uint32_t n);
+  struct StorePlan;
+  StorePlan plan_store(uint32_t n);
+  /// The attention that reads what this KV_STORE node stores does its work.
+  bool stores_in_attention(uint32_t store) const;
+  bool runs_decode_mma(const AttentionCall& shape) const;
   void emit_attention(uint32_t n);
   void emit_selection(uint32_t n);
   void emit_concat(uint32_t n);
@@ -70,6 +77,7 @@ class PlanBuilder {
   const Gates& gates_;
   Program& program_;
   Fusion fusion_;
+  std::map<uint32_t, uint32_t> stores_;      // ATTENTION node -> KV_STORE node that it does
   std::map<uint32_t, uint32_t> int8_items_;  // tensor -> item
   std::map<uint32_t, uint32_t> half_items_;
   std::map<uint32_t, Fragments> fragment_items_;

@@ -105,13 +105,17 @@ void PlanBuilder::emit_rope(uint32_t n) {
   label(n, "rope");
 }
 
-void PlanBuilder::emit_store(uint32_t n) {
-  const StoreChains chains = fusion_.chains(n);
-  const uint32_t kv = node(n).params.kv.kv, slot = node(n).src[2];
-  const KvPages& pages = program_.graph.kv[kv];
+/// What a KV_STORE node and the chains before it come to: key, value and, where it is fused, query.
+struct PlanBuilder::StorePlan {
+  std::vector<HeadPlan> heads;
   RopePlan rope;
   uint32_t pos = kNone;
-  std::vector<HeadPlan> plans;
+};
+
+PlanBuilder::StorePlan PlanBuilder::plan_store(uint32_t n) {
+  const StoreChains chains = fusion_.chains(n);
+  const KvPages& pages = program_.graph.kv[node(n).params.kv.kv];
+  StorePlan out;
   const auto add_chain = [&](const HeadChain& chain, int64_t dim, int64_t heads, int store) {
     HeadPlan plan;
     plan.x = chain.input;
@@ -124,46 +128,72 @@ void PlanBuilder::emit_store(uint32_t n) {
     }
     if (chain.rope != kNone) {
       plan.rotate = true;
-      pos = node(chain.rope).src[1];
-      rope = {true, turns_at(node(chain.rope).params.rope), node(chain.rope).source(2),
-              node(chain.rope).params.rope};
+      out.pos = node(chain.rope).src[1];
+      out.rope = {true, turns_at(node(chain.rope).params.rope), node(chain.rope).source(2),
+                  node(chain.rope).params.rope};
     }
     if (store == 0) {
       plan.result = chain.output;
       plan.out = heads_of(tensor(chain.output), dim, heads);
     }
-    plans.push_back(plan);
+    out.heads.push_back(plan);
   };
-  const bool has_key = chains.key.input != kNone;
   HeadChain key = chains.key;
-  if (!has_key) key.input = key.output = node(n).src[0];
+  if (key.input == kNone) key.input = key.output = node(n).src[0];
   HeadChain value;
   value.input = value.output = node(n).src[1];
   add_chain(key, pages.dim_k, pages.n_head, 1);
   add_chain(value, pages.dim_v, pages.n_head, 2);
-  uint32_t query_out = kNone;
   if (chains.query.rope != kNone) {
-    query_out = chains.query.output;
     const Node& rope_node = node(chains.query.rope);
     add_chain(chains.query, tensor(rope_node.dst).ne[0], tensor(rope_node.dst).ne[1], 0);
   }
-  const uint32_t query_in = chains.query.rope != kNone ? chains.query.input : kNone;
+  return out;
+}
+
+bool PlanBuilder::stores_in_attention(uint32_t store) const {
+  const StoreChains chains = fusion_.chains(store);
+  if (chains.attention == kNone || gates_.on(Gate::kNoFuseStore)) return false;
+  const uint32_t query = chains.query.output;
+  AttentionCall shape;
+  shape.kv = program_.graph.kv[node(store).params.kv.kv];
+  // The rotated query is written nowhere, and one token is all that the step adds.
+  return tensor(query).ne[2] == 1 && !fusion_.observed(query) && runs_decode_mma(shape) &&
+         attention_decode_takes_fresh(shape);
+}
+
+bool PlanBuilder::runs_decode_mma(const AttentionCall& shape) const {
+  return !gates_.on(Gate::kReference) && !gates_.on(Gate::kNoDecodeMma) && caps_.cc >= 80 &&
+         attention_decode_supports(shape);
+}
+
+void PlanBuilder::emit_store(uint32_t n) {
+  const StoreChains chains = fusion_.chains(n);
+  if (stores_in_attention(n)) {
+    stores_[chains.attention] = n;
+    return;
+  }
+  const StorePlan plan = plan_store(n);
+  const uint32_t kv = node(n).params.kv.kv, slot = node(n).src[2];
+  const bool has_query = plan.heads.size() > 2;
+  const uint32_t query_in = has_query ? plan.heads[2].x : kNone;
+  const uint32_t query_out = has_query ? plan.heads[2].result : kNone;
   const uint32_t valid_from = node(n).src[0];
-  add_step(n, {key.input, value.input, query_in, query_out}, {}, 1,
+  add_step(n, {plan.heads[0].x, plan.heads[1].x, query_in, query_out}, {}, 1,
            [=](const Bound& b, cudaStream_t stream) {
              HeadsCall call;
-             for (const HeadPlan& plan : plans) call.rows[call.n_rows++] = bind_rows(b, plan);
-             call.rope = bind_rope(b, rope);
+             for (const HeadPlan& h : plan.heads) call.rows[call.n_rows++] = bind_rows(b, h);
+             call.rope = bind_rope(b, plan.rope);
              call.kv = b.kv[kv];
-             call.pos = b.at<const int32_t>(pos);
+             call.pos = b.at<const int32_t>(plan.pos);
              call.slot = b.at<const int64_t>(slot);
-             call.tokens = static_cast<int32_t>(plans[0].in.tokens);
+             call.tokens = static_cast<int32_t>(plan.heads[0].in.tokens);
              call.valid = b.valid(valid_from);
              return launch_heads(call, b.overlap, stream);
            });
-  const char* kernel = query_in != kNone   ? "qkv_rope_store"
-                       : key.rope != kNone ? "rope_store"
-                                           : "kv_store";
+  const char* kernel = has_query                  ? "qkv_rope_store"
+                       : chains.key.rope != kNone ? "rope_store"
+                                                  : "kv_store";
   label(n, kernel);
   for (const HeadChain& chain : {chains.key, chains.query}) {
     if (chain.rope == kNone) continue;
@@ -200,9 +230,10 @@ void PlanBuilder::emit_attention(uint32_t n) {
   const PrefillAttention prefill =
       suits_tiles ? choose_prefill_attention(caps_, gates_, shape, why) : PrefillAttention::kNone;
   const bool tiled = prefill != PrefillAttention::kNone;
-  const bool mma = !tiled && !gates_.on(Gate::kReference) && !gates_.on(Gate::kNoDecodeMma) &&
-                   caps_.cc >= 80 && attention_decode_supports(shape);
-  const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1 : attention_splits(shape, caps_.sms);
+  const bool mma = !tiled && runs_decode_mma(shape);
+  const int splits = tiled || gates_.on(Gate::kNoSplitKv) ? 1
+                     : mma ? attention_decode_splits(shape, caps_.sms)
+                           : attention_splits(shape, caps_.sms);
   uint32_t partial = kNone;
   if (prefill == PrefillAttention::kHopper) {
     partial = new_item(hopper::attention_workspace_bytes(shape, caps_.sms));
@@ -219,33 +250,58 @@ void PlanBuilder::emit_attention(uint32_t n) {
   const bool f32 = int8 == kNone || fusion_.wants_f32(out);
   const int64_t row = tensor(out).ne[0];
   const int sms = caps_.sms;
-  add_step(n, {q, f32 ? out : kNone}, {partial, int8}, 1, [=](const Bound& b, cudaStream_t stream) {
-    AttentionCall call = shape;
-    call.q = b.tensor[q];
-    if (f32) call.out = b.tensor[out];
-    if (int8 != kNone) call.out_int8 = int8_rows_at(b.item[int8], row, shape.tokens);
-    call.kv = b.kv[p.kv];
-    call.valid_tokens = b.valid(out);
-    call.valid_seqs = b.valid(kv_len);
-    call.pos = b.at<const int32_t>(pos);
-    call.q_start = b.at<const int32_t>(q_start);
-    call.kv_len = b.at<const int32_t>(kv_len);
-    call.block_table = b.at<const int32_t>(table);
-    call.sinks = b.at(sinks);
-    char* workspace = partial == kNone ? nullptr : b.item[partial];
-    auto* counters = reinterpret_cast<uint32_t*>(b.counters);
-    if (prefill == PrefillAttention::kHopper) {
-      return hopper::launch_attention(call, sms, reinterpret_cast<float*>(workspace), counters,
-                                      b.overlap, stream);
-    }
-    if (tiled) return launch_attention_tiled(call, stream);
-    return mma ? launch_attention_decode(call, splits, workspace, counters, b.overlap, stream)
-               : launch_attention_split(call, splits, workspace, counters, b.overlap, stream);
-  });
+  const auto stored = stores_.find(n);
+  const bool fresh = stored != stores_.end();
+  const StorePlan store = fresh ? plan_store(stored->second) : StorePlan();
+  const uint32_t slot = fresh ? node(stored->second).src[2] : kNone;
+  const auto head = [&](size_t i) { return fresh ? store.heads[i].x : kNone; };
+  add_step(n, {fresh ? head(2) : q, head(0), head(1), f32 ? out : kNone}, {partial, int8}, 1,
+           [=](const Bound& b, cudaStream_t stream) {
+             AttentionCall call = shape;
+             if (!fresh) call.q = b.tensor[q];
+             if (f32) call.out = b.tensor[out];
+             if (int8 != kNone) call.out_int8 = int8_rows_at(b.item[int8], row, shape.tokens);
+             call.kv = b.kv[p.kv];
+             call.valid_tokens = b.valid(out);
+             call.valid_seqs = b.valid(kv_len);
+             call.pos = b.at<const int32_t>(pos);
+             call.q_start = b.at<const int32_t>(q_start);
+             call.kv_len = b.at<const int32_t>(kv_len);
+             call.block_table = b.at<const int32_t>(table);
+             call.sinks = b.at(sinks);
+             char* workspace = partial == kNone ? nullptr : b.item[partial];
+             auto* counters = reinterpret_cast<uint32_t*>(b.counters);
+             if (prefill == PrefillAttention::kHopper) {
+               return hopper::launch_attention(call, sms, reinterpret_cast<float*>(workspace),
+                                               counters, b.overlap, stream);
+             }
+             if (tiled) return launch_attention_tiled(call, stream);
+             FreshHeads heads;
+             if (fresh) {
+               heads = {bind_rows(b, store.heads[2]), bind_rows(b, store.heads[0]),
+                        bind_rows(b, store.heads[1]), bind_rope(b, store.rope),
+                        b.at<const int64_t>(slot)};
+             }
+             return mma ? launch_attention_decode(call, fresh ? &heads : nullptr, splits, workspace,
+                                                  counters, b.overlap, stream)
+                        : launch_attention_split(call, splits, workspace, counters, b.overlap,
+                                                 stream);
+           });
   if (prefill == PrefillAttention::kHopper) return label(n, "hopper_attention/f16 wgmma", why);
   if (tiled) return label(n, "attention_tiled/f16 mma", why);
   const char* kernel = mma ? "attention_decode/f16 mma x" : "attention_split x";
-  label(n, text(kernel, splits, int8 == kNone ? "" : f32 ? "+int8" : "+int8, no f32"), why);
+  const std::string full = text(fresh ? "qkv_rope_store+" : "", kernel, splits,
+                                int8 == kNone ? ""
+                                : f32         ? "+int8"
+                                              : "+int8, no f32");
+  label(n, full, why);
+  if (!fresh) return;
+  fused(stored->second, n, full);
+  const StoreChains chains = fusion_.chains(stored->second);
+  for (const HeadChain& chain : {chains.key, chains.query}) {
+    fused(chain.rope, n, full);
+    fused(chain.norm, n, full);
+  }
 }
 
 }  // namespace minfer_cuda

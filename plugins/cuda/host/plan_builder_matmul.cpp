@@ -88,24 +88,24 @@ void PlanBuilder::emit_matmul(uint32_t n) {
   const MatmulKernel kernel = choice.kernel;
   const auto shared_limit = static_cast<int32_t>(caps_.shared_bytes);
   const uint32_t launches = distinct_types(parts) * (splits > 1 ? 2 : 1);
-  add_step(n, {form == kNone ? x : kNone}, {form, partial}, launches,
-           [=](const Bound& b, cudaStream_t stream) {
-             const MatmulCall call = bind_call(b, parts, id, tokens, shared_limit);
-             switch (kernel) {
-               case MatmulKernel::kMmvq:
-                 return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), b.overlap, stream);
-               case MatmulKernel::kMmq:
-                 return launch_mmq(
-                     call, int8_rows_at(b.item[form], id, tokens), splits,
-                     partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]),
-                     stream);
-               case MatmulKernel::kGemmHalf:
-                 return launch_gemm_half(call, half_rows_at(b.item[form], id, tokens), stream);
-               default:
-                 break;
-             }
-             return launch_matmul_generic(call, b.at(x), b.view(x).nb[1] / 4, stream);
-           });
+  add_step(
+      n, {form == kNone ? x : kNone}, {form, partial}, launches,
+      [=](const Bound& b, cudaStream_t stream) {
+        const MatmulCall call = bind_call(b, parts, id, tokens, shared_limit);
+        switch (kernel) {
+          case MatmulKernel::kMmvq:
+            return launch_mmvq(call, int8_rows_at(b.item[form], id, tokens), b.overlap, stream);
+          case MatmulKernel::kMmq:
+            return launch_mmq(
+                call, int8_rows_at(b.item[form], id, tokens), splits,
+                partial == kNone ? nullptr : reinterpret_cast<float*>(b.item[partial]), stream);
+          case MatmulKernel::kGemmHalf:
+            return launch_gemm_half(call, half_rows_at(b.item[form], id, tokens), stream);
+          default:
+            break;
+        }
+        return launch_matmul_generic(call, b.at(x), b.view(x).nb[1] / 4, stream);
+      });
 
   std::string name = choice.label;
   if (members.size() > 1) name = text("fused x", members.size(), " ", name);

@@ -51,11 +51,25 @@ inline constexpr int kMaxSplits = 64;  // two per lane of a warp
 int attention_splits(const AttentionCall& call, int sms);
 uint64_t attention_split_workspace(const AttentionCall& call, int splits);
 
+/// A token's heads as the projections left them, for a launch that norms, rotates and stores them
+/// itself, in place of launch_heads.
+struct FreshHeads {
+  HeadRows query, key, value;
+  Rope rope;
+  const int64_t* slot = nullptr;  ///< [1]
+};
+
 /// The same on f16 tensor cores: f16 KV, equal head dims of K and V of 64, 96, 128 or 256; sm_80
-/// and later. The same tolerance, splits and memory.
+/// and later. The same tolerance, splits and memory. With `fresh`, which needs a capacity of one
+/// token and head dims of 128 at most, call.q is not read, and the bits are those of launch_heads
+/// and a launch without.
 bool attention_decode_supports(const AttentionCall& call);
-cudaError_t launch_attention_decode(const AttentionCall& call, int splits, void* workspace,
-                                    uint32_t* counters, bool overlap, cudaStream_t stream);
+bool attention_decode_takes_fresh(const AttentionCall& call);
+/// Splits for which its blocks fill the device in whole rounds.
+int attention_decode_splits(const AttentionCall& call, int sms);
+cudaError_t launch_attention_decode(const AttentionCall& call, const FreshHeads* fresh, int splits,
+                                    void* workspace, uint32_t* counters, bool overlap,
+                                    cudaStream_t stream);
 
 /// f16 and q8_0 KV, equal head dims of K and V of 64, 80, 96, 128 or 256: 64 query rows (tokens
 /// times the heads of a KV head) per block on f16 tensor cores. Meant for prefill. sm_80 and later.

@@ -51,9 +51,12 @@ __device__ __forceinline__ void put_head(const AttentionCall& call, int token, i
   }
 }
 
-/// This block's share; false when it has none, after zeroing the heads of a padding token.
+/// What a block has to do.
+enum class Work { kNothing, kZeroHeads, kShare };
+
+/// This block's work. Reads the step's inputs alone.
 template <int Heads>
-__device__ __forceinline__ bool take_share(const AttentionCall& call, int splits, Share& w) {
+__device__ __forceinline__ Work find_share(const AttentionCall& call, int splits, Share& w) {
   const int group = call.n_head / call.kv.n_head, chunks = (group + Heads - 1) / Heads;
   const int chunk = blockIdx.x % chunks;
   w.kv_head = blockIdx.x / chunks;
@@ -62,21 +65,33 @@ __device__ __forceinline__ bool take_share(const AttentionCall& call, int splits
   w.token = blockIdx.y;
   w.split = blockIdx.z;
   if (w.token >= valid_of(call.valid_tokens, call.tokens)) {
-    const int padded = (call.kv.dim_v + 31) / 32 * 32;
-    for (int i = threadIdx.x; w.split == 0 && i < w.heads * padded; i += blockDim.x) {
-      put_head(call, w.token, w.first_head + i / padded, i % padded, 0.f);
-    }
-    return false;
+    return w.split == 0 ? Work::kZeroHeads : Work::kNothing;
   }
   w.seq = sequence_of(call.q_start, valid_of(call.valid_seqs, call.seqs), w.token);
   const SeenRange seen = seen_range(call, call.kv_len[w.seq], call.pos[w.token]);
   const int count = seen.last - seen.first;
   w.used = max(1, min(splits, (count + kMinKeys - 1) / kMinKeys));
-  if (w.split >= w.used) return false;
+  if (w.split >= w.used) return Work::kNothing;
   const int share = ((count + w.used - 1) / w.used + 31) / 32 * 32;
   w.begin = seen.first + w.split * share;
   w.end = min(w.begin + share, seen.last);
-  return true;
+  return Work::kShare;
+}
+
+/// Zeros for the heads of a padding token.
+__device__ __forceinline__ void zero_heads(const AttentionCall& call, const Share& w) {
+  const int padded = (call.kv.dim_v + 31) / 32 * 32;
+  for (int i = threadIdx.x; i < w.heads * padded; i += blockDim.x) {
+    put_head(call, w.token, w.first_head + i / padded, i % padded, 0.f);
+  }
+}
+
+/// Both; true when there is a share.
+template <int Heads>
+__device__ __forceinline__ bool take_share(const AttentionCall& call, int splits, Share& w) {
+  const Work work = find_share<Heads>(call, splits, w);
+  if (work == Work::kZeroHeads) zero_heads(call, w);
+  return work == Work::kShare;
 }
 
 __device__ __forceinline__ float sink_weight(const AttentionCall& call, int head, float largest) {
@@ -134,7 +149,7 @@ __device__ __forceinline__ bool arrives_last(uint32_t* counter, int used) {
 __device__ __forceinline__ float4 weighted_sum(const float* values, int dim, const float* weight,
                                                int used) {
   float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll 8
+#pragma unroll 16
   for (int s = 0; s < used; ++s) {
     const float4 part = __ldcg(reinterpret_cast<const float4*>(values + int64_t{s} * dim));
     const float w = weight[s];

@@ -1,4 +1,5 @@
 // ROPE, KV_STORE, their fusion with per-head norms, and page copies (see kv.h).
+#include "heads.cuh"
 #include "kv.cuh"
 #include "overlap.cuh"
 
@@ -7,45 +8,6 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kMaxHeadDim = 512;
-
-/// sin and cos of pair p at a position, times the amplitude.
-__device__ __forceinline__ float2 rotation(const Rope& rope, int p, int position) {
-  uint64_t turn = rope.turns[p];
-  if (rope.factors) {
-    const double turns = static_cast<double>(turn) * 0x1p-64 / static_cast<double>(rope.factors[p]);
-    turn = static_cast<uint64_t>((turns - floor(turns)) * 0x1p64);
-  }
-  // Wraps modulo one turn; the signed value is the nearest equivalent angle.
-  const int64_t wrapped = static_cast<int64_t>(turn * static_cast<uint64_t>(position));
-  const float half_turns = static_cast<float>(wrapped) * 0x1p-63f;
-  float s, c;
-  sincospif(half_turns, &s, &c);
-  return make_float2(s * rope.amplitude, c * rope.amplitude);
-}
-
-/// Rotates the head in `v` (shared memory of one warp) in place.
-__device__ __forceinline__ void rotate_head(const Rope& rope, float* v, int position, int lane) {
-  const int pairs = rope.n_rot / 2;
-  for (int p = lane; p < pairs; p += 32) {
-    const int i = rope.interleaved ? 2 * p : p;
-    const int j = rope.interleaved ? 2 * p + 1 : p + pairs;
-    const float2 sc = rotation(rope, p, position);
-    const float a = v[i], b = v[j];
-    v[i] = a * sc.y - b * sc.x;
-    v[j] = a * sc.x + b * sc.y;
-  }
-  __syncwarp();
-}
-
-__device__ __forceinline__ void norm_head(const HeadRows& r, float* v, int lane) {
-  float sum = 0.f;
-  for (int i = lane; i < r.dim; i += 32) sum = fmaf(v[i], v[i], sum);
-  const float factor = rsqrtf(warp_sum(sum) / static_cast<float>(r.dim) + r.norm_eps);
-  for (int i = lane; i < r.dim; i += 32) {
-    v[i] *= r.norm ? factor * (r.norm[i] + r.norm_offset) : factor;
-  }
-  __syncwarp();
-}
 
 __global__ void __launch_bounds__(kWarps * 32) heads_kernel(const HeadsCall call) {
   __shared__ float head_values[kWarps][kMaxHeadDim];
@@ -60,12 +22,14 @@ __global__ void __launch_bounds__(kWarps * 32) heads_kernel(const HeadsCall call
   const bool padding = token >= valid_of(call.valid, call.tokens);
 
   float* v = head_values[warp];
-  const auto* x = reinterpret_cast<const float*>(r.x + head * r.nb_head + token * r.nb_token);
-  for (int i = lane; i < r.dim; i += 32) v[i] = padding ? 0.f : x[i];
-  __syncwarp();
-  if (!padding) {
-    if (r.has_norm) norm_head(r, v, lane);
-    if (r.rotate) rotate_head(call.rope, v, call.pos[token], lane);
+  load_head(r, head, token, padding, v, lane);
+  if (!padding && r.has_norm) norm_head(r, v, lane);
+  if (!padding && r.rotate) {
+    const int position = call.pos[token];
+    for (int p = lane; p < call.rope.n_rot / 2; p += 32) {
+      rotate_pair(call.rope, v, p, rotation(call.rope, p, position));
+    }
+    __syncwarp();
   }
   if (r.out) {
     auto* out = reinterpret_cast<float*>(r.out + head * r.out_nb_head + token * r.out_nb_token);

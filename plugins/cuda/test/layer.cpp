@@ -13,11 +13,12 @@ P sized() {
 
 }  // namespace
 
-Layer make_layer(uint32_t type, uint32_t value_type, int64_t nt, int64_t valid, bool head_norms) {
+Layer make_layer(uint32_t type, uint32_t value_type, int64_t nt, int64_t valid, bool head_norms,
+                 int64_t dim, int64_t n_pages) {
   Layer l;
   l.nt = nt;
   Split& s = *l.split;
-  const int64_t n = 512, heads = 8, kv_heads = 2, dim = 64, ff = 1024, vocab = 777, outs = 2;
+  const int64_t n = 512, heads = 8, kv_heads = 2, ff = 1024, vocab = 777, outs = nt > 1 ? 2 : 1;
   s.capacity.tokens = static_cast<uint32_t>(nt);
   s.capacity.outs = static_cast<uint32_t>(outs);
   s.args.n_tokens = static_cast<uint32_t>(valid);
@@ -41,18 +42,19 @@ Layer make_layer(uint32_t type, uint32_t value_type, int64_t nt, int64_t valid, 
   l.slot = s.dynamic(0, MINFER_DYN_TOKENS).input(MINFER_TYPE_I64, {nt}, slot.data());
   const uint32_t q_start = s.ints({2}, {0, static_cast<int32_t>(valid)});
   l.kv_len = s.dynamic(0, MINFER_DYN_SEQS).ints({1}, {static_cast<int32_t>(valid)});
-  const auto pages = static_cast<int32_t>(nt / 64 + 2);
+  const auto pages = static_cast<int32_t>(n_pages > 0 ? n_pages : nt / 64 + 2);
   std::vector<int32_t> table(static_cast<size_t>(pages));
   for (int32_t i = 0; i < pages; ++i) table[static_cast<size_t>(i)] = i;
   s.capacity.max_pages = static_cast<uint32_t>(pages);
   const uint32_t block_table = s.dynamic(1, MINFER_DYN_SEQS).ints({pages, 1}, table);
-  const uint32_t out_rows =
-      s.dynamic(0, MINFER_DYN_OUTS).ints({outs}, {static_cast<int32_t>(valid - 1), 0});
-  minfer_kv_desc kv{};
+  std::vector<int32_t> rows(static_cast<size_t>(outs));
+  rows[0] = static_cast<int32_t>(valid - 1);
+  const uint32_t out_rows = s.dynamic(0, MINFER_DYN_OUTS).ints({outs}, rows);
+  minfer_kv_desc& kv = l.kv;
   kv.struct_size = sizeof kv;
   kv.type = MINFER_TYPE_F16;
   kv.n_head_kv = kv_heads;
-  kv.head_dim_k = kv.head_dim_v = dim;
+  kv.head_dim_k = kv.head_dim_v = static_cast<uint32_t>(dim);
   kv.page_tokens = 64;
   kv.n_pages = static_cast<uint32_t>(pages);
   const uint32_t region = s.kv(kv);
@@ -60,7 +62,7 @@ Layer make_layer(uint32_t type, uint32_t value_type, int64_t nt, int64_t valid, 
   auto norm = sized<minfer_norm_params>();
   norm.eps = 1e-6f;
   auto rope = sized<minfer_rope_params>();
-  rope.n_rot = dim;
+  rope.n_rot = static_cast<uint32_t>(dim);
   rope.freq_base = 1e4f;
   rope.freq_scale = rope.attn_factor = 1.f;
 

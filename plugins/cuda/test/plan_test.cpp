@@ -24,11 +24,9 @@ GateOverrides with(GateOverrides gates, const GateOverrides& more) {
 
 TEST(PlanTest, FusedEqualsUnfused) {
   MINFER_REQUIRE_GPU();
-  const GateOverrides unfused{{Gate::kNoDecodeActFuse, 1},
-                              {Gate::kNoFuseQkv, 1},
-                              {Gate::kNoFuseFfn, 1},
-                              {Gate::kNoFuseRope, 1},
-                              {Gate::kNoFuseResidual, 1}};
+  const GateOverrides unfused{{Gate::kNoDecodeActFuse, 1}, {Gate::kNoFuseQkv, 1},
+                              {Gate::kNoFuseFfn, 1},       {Gate::kNoFuseRope, 1},
+                              {Gate::kNoFuseGather, 1},    {Gate::kNoFuseResidual, 1}};
   for (const auto& types : kPairs) {
     for (int64_t nt : {1, 6, 40, 150}) {
       for (bool head_norms : {false, true}) {
@@ -42,7 +40,7 @@ TEST(PlanTest, FusedEqualsUnfused) {
           const uint32_t launches = l.split->info().n_launches;
           const std::vector<float> plain = l.split->read(l.logits);
           const std::vector<float> plain_x = l.split->read(l.residual);
-          EXPECT_LT(relative_error(reference, plain_x), 4e-2);
+          EXPECT_LT(relative_error(reference, plain_x), 8e-2);
           l.split->compute(kernels);
           EXPECT_LT(l.split->info().n_launches, launches);
           // Summation order is the same, so only contraction may differ.
@@ -69,6 +67,61 @@ TEST(PlanTest, ReplayEqualsDirectBitForBit) {
         for (int run = 0; run < 4; ++run) l.split->run();
         EXPECT_EQ(l.split->read(l.logits), direct) << "after a new generation, tokens " << nt;
       }
+    }
+  }
+}
+
+/// The residual after each of `steps` tokens of one sequence, and the cache as it is then.
+struct Decoded {
+  std::vector<std::vector<float>> residuals;
+  std::vector<float> cache;
+};
+Decoded decode(Layer& l, const std::vector<std::vector<float>>& tokens) {
+  Decoded out;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto pos = static_cast<int32_t>(i), len = pos + 1;
+    const int64_t slot = pos;
+    l.split->write(l.x, tokens[i].data());
+    l.split->write(l.pos, &pos);
+    l.split->write(l.slot, &slot);
+    l.split->write(l.kv_len, &len);
+    l.split->run();
+    out.residuals.push_back(l.split->read(l.residual));
+  }
+  Gpu& gpu = *Gpu::instance();
+  std::vector<float> page(2 * 64 * 2 * size_t{l.kv.head_dim_k});
+  for (uint32_t p = 0; p <= (tokens.size() - 1) / 64; ++p) {
+    minfer_error error{};
+    EXPECT_EQ(
+        gpu.table().kv_export_page(gpu.queue(), &l.kv, l.split->region(0), p, page.data(), &error),
+        MINFER_OK)
+        << error.text;
+    out.cache.insert(out.cache.end(), page.begin(), page.end());
+  }
+  return out;
+}
+
+// Attention that norms, rotates and stores the step's heads itself, over several pages and splits.
+TEST(PlanTest, StoreInAttentionEqualsStoreBefore) {
+  MINFER_REQUIRE_GPU();
+  constexpr size_t kSteps = 320;
+  std::vector<std::vector<float>> tokens;
+  for (size_t i = 0; i < kSteps; ++i) tokens.push_back(random_floats(512));
+  for (const int64_t dim : {64, 96, 128}) {
+    for (const bool head_norms : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "heads of " << dim << ", norms " << head_norms);
+      Layer l = make_layer(MINFER_TYPE_Q8_0, MINFER_TYPE_Q8_0, 1, 1, head_norms, dim, 8);
+      l.split->materialise();
+      l.split->compile();
+      const uint32_t launches = l.split->info().n_launches;
+      const Decoded fused = decode(l, tokens);
+      l.split->compile({{Gate::kNoFuseStore, 1}});
+      EXPECT_EQ(l.split->info().n_launches, launches + 1);
+      const Decoded separate = decode(l, tokens);
+      for (size_t i = 0; i < kSteps; ++i) {
+        ASSERT_EQ(fused.residuals[i], separate.residuals[i]) << "position " << i;
+      }
+      EXPECT_EQ(fused.cache, separate.cache);
     }
   }
 }
@@ -122,8 +175,8 @@ TEST(PlanTest, LabelsSayWhatRuns) {
     }
   };
   expect_labels({{Gate::kNoHopper, 1}},
-                {"rms_norm+int8, no f32", "qkv_rope_store", "mmvq_q4_k", "+residual",
-                 "gated+int8, no f32", "attention_decode", "arg_max"});
+                {"rms_norm+int8, no f32", "qkv_rope_store+attention_decode", "mmvq_q4_k",
+                 "+residual", "gated+int8, no f32", "attention_decode", "arg_max"});
 #ifdef MINFER_CUDA_SM90A
   if (Gpu::instance()->compute_capability() == 90) {
     expect_labels({}, {"hopper_gemv_q4_k", "qkv_rope_store", "+gated", "+residual",
