@@ -77,16 +77,22 @@ int main(int argc, char** argv) {
   minfer_device device(minfer_cuda::query_caps(0), minfer_cuda::Gates(nullptr));
   const DeviceMemory to(device, kUnitBytes + (16u << 20), "the bench");
   const auto* q4_k = minfer_cuda::find_layout(MINFER_TYPE_Q4_K);
-  std::printf("%8s %10s %18s %18s  (GB/s, of a pinned copy)\n", "threads", "pinned", "upload",
-              "upload, repacked");
+  std::printf("%8s %8s %10s %18s %18s  (GB/s, of a pinned copy)\n", "threads", "chunk", "pinned",
+              "upload", "upload, repacked");
   for (int round = 0; round < rounds; ++round) {
-    for (const size_t threads : {4, 8, 12, 16}) {
-      minfer_cuda::Uploader uploader(device, threads);
+    for (const auto& [threads, chunk] : std::vector<std::pair<size_t, uint64_t>>{{8, 1u << 20},
+                                                                                 {12, 1u << 20},
+                                                                                 {14, 1u << 20},
+                                                                                 {12, 1u << 19},
+                                                                                 {14, 1u << 19},
+                                                                                 {12, 1u << 18}}) {
+      minfer_cuda::Uploader uploader(device, threads, chunk);
       const double plain = plain_copy(to, bytes);
       const double raw = upload(uploader, to, fd, bytes, nullptr);
       const double packed = upload(uploader, to, fd, bytes, q4_k);
-      std::printf("%8zu %10.1f %11.1f (%2.0f %%) %11.1f (%2.0f %%)\n", threads, plain / 1e9,
-                  raw / 1e9, 100 * raw / plain, packed / 1e9, 100 * packed / plain);
+      std::printf("%8zu %4llu KiB %10.1f %11.1f (%2.0f %%) %11.1f (%2.0f %%)\n", threads,
+                  static_cast<unsigned long long>(chunk >> 10), plain / 1e9, raw / 1e9,
+                  100 * raw / plain, packed / 1e9, 100 * packed / plain);
     }
   }
   return 0;

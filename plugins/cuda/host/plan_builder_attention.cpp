@@ -158,8 +158,7 @@ bool PlanBuilder::stores_in_attention(uint32_t store) const {
   AttentionCall shape;
   shape.kv = program_.graph.kv[node(store).params.kv.kv];
   // The rotated query is written nowhere, and one token is all that the step adds.
-  return tensor(query).ne[2] == 1 && !fusion_.observed(query) && runs_decode_mma(shape) &&
-         attention_decode_takes_fresh(shape);
+  return tensor(query).ne[2] == 1 && !fusion_.observed(query) && runs_decode_mma(shape);
 }
 
 bool PlanBuilder::runs_decode_mma(const AttentionCall& shape) const {

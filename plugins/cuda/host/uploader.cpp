@@ -8,7 +8,6 @@
 namespace minfer_cuda {
 namespace {
 
-constexpr uint64_t kChunkBytes = 1u << 20;
 constexpr size_t kLeastSlots = 4;
 
 }  // namespace
@@ -75,7 +74,7 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
                             char* out) {
   const int64_t row_bytes = file_row_bytes(layout, id);
   const int64_t per_chunk =
-      std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes) / row_bytes / kTileRows) * kTileRows;
+      std::max<int64_t>(1, static_cast<int64_t>(chunk_bytes_) / row_bytes / kTileRows) * kTileRows;
   for (int64_t row = 0; row < od; row += per_chunk) {
     const int64_t n = std::min(per_chunk, od - row);
     queue_.push_back({rows + row * row_bytes, static_cast<uint64_t>(n * row_bytes),
@@ -84,8 +83,8 @@ void Uploader::queue_matrix(const TypeLayout& layout, const uint8_t* rows, int64
 }
 
 void Uploader::queue_plain(const uint8_t* data, uint64_t bytes, char* out) {
-  for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
-    queue_.push_back({data + at, std::min(kChunkBytes, bytes - at), out + at, nullptr, 0, 0});
+  for (uint64_t at = 0; at < bytes; at += chunk_bytes_) {
+    queue_.push_back({data + at, std::min(chunk_bytes_, bytes - at), out + at, nullptr, 0, 0});
   }
 }
 
@@ -136,7 +135,7 @@ void Uploader::send_all() {
 void Uploader::run() {
   if (queue_.empty()) return;
   const DeviceScope scope(device_.caps().ordinal);
-  uint64_t largest = kChunkBytes;
+  uint64_t largest = chunk_bytes_;
   for (const Chunk& chunk : queue_) largest = std::max(largest, chunk.bytes);
   make_staging(largest);
   const auto rest = [this](size_t chunks) {

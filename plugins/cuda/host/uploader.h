@@ -20,9 +20,13 @@ namespace minfer_cuda {
 
 class Uploader {
  public:
-  /// `workers` threads at most, and a ring of `ring_bytes`.
-  explicit Uploader(Device& device, size_t workers = 16, uint64_t ring_bytes = 64u << 20)
-      : device_(device), max_workers_(workers), ring_bytes_(ring_bytes) {}
+  /// `workers` threads at most, and a ring of `ring_bytes` for chunks of `chunk_bytes`.
+  explicit Uploader(Device& device, size_t workers = 12, uint64_t chunk_bytes = 1u << 20,
+                    uint64_t ring_bytes = 64u << 20)
+      : device_(device),
+        max_workers_(workers),
+        chunk_bytes_(chunk_bytes),
+        ring_bytes_(ring_bytes) {}
   ~Uploader();
 
   /// Queues `od` file rows of `id` elements, to be repacked into tile32 at `out`.
@@ -62,6 +66,7 @@ class Uploader {
 
   Device& device_;
   const size_t max_workers_;
+  const uint64_t chunk_bytes_;
   const uint64_t ring_bytes_;
   std::mutex mutex_;
 

@@ -61,10 +61,8 @@ struct FreshHeads {
 
 /// The same on f16 tensor cores: f16 KV, equal head dims of K and V of 64, 96, 128 or 256; sm_80
 /// and later. The same tolerance, splits and memory. With `fresh`, which needs a capacity of one
-/// token and head dims of 128 at most, call.q is not read, and the bits are those of launch_heads
-/// and a launch without.
+/// token, call.q is not read, and the bits are those of launch_heads and a launch without.
 bool attention_decode_supports(const AttentionCall& call);
-bool attention_decode_takes_fresh(const AttentionCall& call);
 /// Splits for which its blocks fill the device in whole rounds.
 int attention_decode_splits(const AttentionCall& call, int sms);
 cudaError_t launch_attention_decode(const AttentionCall& call, const FreshHeads* fresh, int splits,

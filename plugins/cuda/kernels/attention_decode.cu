@@ -1,12 +1,12 @@
-// Decode attention on f16 tensor cores (see attention.h): the query heads of one KV head are the
-// rows of an MMA tile, so that K and V are read once for all of them.
+// Decode attention on f16 tensor cores (see attention.h): up to eight query heads of one KV head
+// are the columns of an MMA tile, so that K and V are read once for all of them.
 //
-// A warp takes 16 positions at a time. Neither K nor V passes through shared memory: a contraction
-// may take its elements in any order, so lane (g, t) reads 16 consecutive bytes of K rows g and
-// g + 8 and calls them the operand's pairs t; columns may be named in any order, so it reads 8
-// consecutive bytes of four V rows and calls them column g of four tiles. Queries and probabilities
-// enter as the sum of two f16 values, which keeps f32 accuracy. Fragment letters are those of
-// mma.cuh.
+// A warp takes 16 positions at a time, which are the rows of the scores and what the values are
+// summed over. Neither K nor V passes through shared memory: a contraction may take its elements in
+// any order, so lane (g, t) reads 16 consecutive bytes of K rows g and g + 8 and calls them the
+// operand's pairs t; rows may be named in any order, so it reads 8 consecutive bytes of four V rows
+// and calls them row g of four half tiles. Queries and probabilities enter as the sum of two f16
+// values, which keeps f32 accuracy. Fragment letters are those of mma.cuh.
 //
 // Where the step has one token, the kernel can take its heads as the projections left them: it
 // norms, rotates and stores them, which saves a launch, and requests the keys and values of earlier
@@ -25,7 +25,7 @@
 namespace minfer_cuda {
 namespace {
 
-constexpr int kRows = 16;  // heads of a block at most
+constexpr int kHeads = 8;  // of a block at most
 constexpr int kKeys = 16;  // positions of a warp's tile
 
 /// Eight warps, or four where the sums take most registers.
@@ -42,26 +42,22 @@ __device__ __forceinline__ SplitPair split_pair(float a, float b) {
   return {*reinterpret_cast<const uint32_t*>(&high), pack_half2(a - kept.x, b - kept.y)};
 }
 
-/// The queries as operand fragments: [D / 16][high, low][lane]. `row(h)` is query h of the block.
+/// The queries as operand fragments, [D / 16][lane]: pairs t and t + 4 of head g, high and low.
+/// `row(h)` is query h of the block.
 template <int D, class Row>
 __device__ __forceinline__ void stage_queries(const AttentionCall& call, const Share& w, Row row,
                                               uint4* to) {
   for (int i = threadIdx.x; i < D / 16 * 32; i += kWarps<D> * 32) {
     const int step = i / 32, g = i % 32 / 4, t = i % 4;
-    // Pair t of k-step 2 j + s is dims 32 j + 8 t + 4 s.
+    // Pairs t and t + 4 of k-step 2 j + s are dims 32 j + 8 t + 4 s to + 3.
     const int dim = step / 2 * 32 + t * 8 + step % 2 * 4;
-    SplitPair pair[2][2] = {};
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (g + 8 * h >= w.heads) continue;
-      const float* q = row(g + 8 * h) + dim;
-      pair[h][0] = split_pair(q[0] * call.scale, q[1] * call.scale);
-      pair[h][1] = split_pair(q[2] * call.scale, q[3] * call.scale);
+    SplitPair pair[2] = {};
+    if (g < w.heads) {
+      const float* q = row(g) + dim;
+      pair[0] = split_pair(q[0] * call.scale, q[1] * call.scale);
+      pair[1] = split_pair(q[2] * call.scale, q[3] * call.scale);
     }
-    to[step * 64 + i % 32] =
-        make_uint4(pair[0][0].high, pair[1][0].high, pair[0][1].high, pair[1][1].high);
-    to[step * 64 + 32 + i % 32] =
-        make_uint4(pair[0][0].low, pair[1][0].low, pair[0][1].low, pair[1][1].low);
+    to[i] = make_uint4(pair[0].high, pair[1].high, pair[0].low, pair[1].low);
   }
 }
 
@@ -80,20 +76,22 @@ struct ValueRows {
       }
     }
   }
-  /// Operand words of tile i of columns 32 c to 32 c + 31.
-  __device__ __forceinline__ void operand(int c, int i, uint32_t& b0, uint32_t& b1) const {
-    const uint32_t select = i & 1 ? 0x7632 : 0x5410;
-    const auto word = [&](int k) { return i < 2 ? v[c][k].x : v[c][k].y; };
-    b0 = __byte_perm(word(0), word(1), select);
-    b1 = __byte_perm(word(2), word(3), select);
+  /// Operand of tile m of columns 32 c to 32 c + 31: its row g is column 32 c + 4 g + 2 m, its row
+  /// g + 8 the column after it.
+  __device__ __forceinline__ void operand(int c, int m, uint32_t (&a)[4]) const {
+    const auto word = [&](int k) { return m ? v[c][k].y : v[c][k].x; };
+    a[0] = __byte_perm(word(0), word(1), 0x5410);
+    a[1] = __byte_perm(word(0), word(1), 0x7632);
+    a[2] = __byte_perm(word(2), word(3), 0x5410);
+    a[3] = __byte_perm(word(2), word(3), 0x7632);
   }
 };
 
-/// Running softmax and sums of a warp: rows g and g + 8.
+/// Running softmax and sums of a warp: heads 2 t and 2 t + 1.
 template <int D>
-struct RowState {
-  float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
-  float acc[D / 8][4] = {};  // tile 4 c + i: columns 32 c + 8 t + i and 32 c + 8 t + 4 + i
+struct HeadState {
+  float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};  ///< sum: this lane's part
+  float acc[D / 16][4] = {};  ///< [2 c + m]: columns 32 c + 4 g + 2 m (twice), + 1 (twice)
 };
 
 /// The page of the position that a lane knows of the tile at `first`: lane l knows first + l % 16.
@@ -116,40 +114,41 @@ __device__ __forceinline__ const char* from_lane(const char* p, int lane) {
       __shfl_sync(~0u, reinterpret_cast<unsigned long long>(p), lane));
 }
 
-/// Soft cap, mask and online softmax of a tile's scores s[key tile][row pair, column].
+/// Soft cap, mask and online softmax of a tile's scores: keys g (twice) and g + 8 (twice).
 template <int D>
-__device__ __forceinline__ void weigh(const AttentionCall& call, int keys_left, int t,
-                                      float (&s)[2][4], RowState<D>& st) {
+__device__ __forceinline__ void weigh(const AttentionCall& call, int keys_left, int g,
+                                      float (&s)[4], HeadState<D>& st) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float largest = st.largest[h];
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& v = s[n][h * 2 + e];
-        if (call.soft_cap > 0.f) v = call.soft_cap * tanhf(v / call.soft_cap);
-        if (n * 8 + t * 2 + e >= keys_left) v = -INFINITY;
-        largest = fmaxf(largest, v);
-      }
-    }
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-    const float keep = expf(st.largest[h] - largest);
-    st.largest[h] = largest;
-    st.sum[h] *= keep;
+  for (int e = 0; e < 2; ++e) {
+    float largest = st.largest[e];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& v = s[n][h * 2 + e];
-        v = expf(v - largest);
-        st.sum[h] += v;
-      }
+      float& v = s[n * 2 + e];
+      if (call.soft_cap > 0.f) v = call.soft_cap * tanhf(v / call.soft_cap);
+      if (n * 8 + g >= keys_left) v = -INFINITY;
+      largest = fmaxf(largest, v);
     }
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n) st.acc[n][h * 2] *= keep, st.acc[n][h * 2 + 1] *= keep;
+    for (int o = 4; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+    const float keep = expf(st.largest[e] - largest);
+    st.largest[e] = largest;
+    st.sum[e] *= keep;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      float& v = s[n * 2 + e];
+      v = expf(v - largest);
+      st.sum[e] += v;
+    }
+#pragma unroll
+    for (int n = 0; n < D / 16; ++n) st.acc[n][e] *= keep, st.acc[n][2 + e] *= keep;
   }
+}
+
+/// Turns rows of pairs, lane (g, t) holding columns 2 t and 2 t + 1 of row g, into columns.
+__device__ __forceinline__ uint32_t transposed(uint32_t pair) {
+  uint32_t out;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
+  return out;
 }
 
 /// The step's own key and value row, f16 in shared memory, and its position; rows from there on are
@@ -229,41 +228,34 @@ __device__ __forceinline__ void place_fresh(const FreshRow& fresh, int first,
 template <int D, class Values>
 __device__ __forceinline__ void add_tile(const AttentionCall& call, int keys_left,
                                          const uint4* queries, const KeyRows<D>& keys,
-                                         Values values, RowState<D>& st) {
-  const int lane = threadIdx.x & 31, t = lane & 3;
+                                         Values values, HeadState<D>& st) {
+  const int lane = threadIdx.x & 31;
   // One chain of sums each for the halves of the queries: a chain's length is what a tile waits
   // for.
-  float s[2][4] = {}, s_low[2][4] = {};
+  float s[4] = {}, s_low[4] = {};
 #pragma unroll
   for (int step = 0; step < D / 16; ++step) {
-    const uint4 high = queries[step * 64 + lane], low = queries[step * 64 + 32 + lane];
-    const uint32_t a[4] = {high.x, high.y, high.z, high.w};
-    const uint32_t rest[4] = {low.x, low.y, low.z, low.w};
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const uint4& k = keys.k[step / 2][n];
-      const uint32_t b0 = step % 2 ? k.z : k.x, b1 = step % 2 ? k.w : k.y;
-      mma_f16(s_low[n], rest, b0, b1);
-      mma_f16(s[n], a, b0, b1);
-    }
+    const uint4 q = queries[step * 32 + lane];
+    const uint4 &k0 = keys.k[step / 2][0], &k1 = keys.k[step / 2][1];
+    const uint32_t a[4] = {step % 2 ? k0.z : k0.x, step % 2 ? k1.z : k1.x, step % 2 ? k0.w : k0.y,
+                           step % 2 ? k1.w : k1.y};
+    mma_f16(s_low, a, q.z, q.w);
+    mma_f16(s, a, q.x, q.y);
   }
 #pragma unroll
-  for (int i = 0; i < 8; ++i) s[i >> 2][i & 3] += s_low[i >> 2][i & 3];
-  weigh<D>(call, keys_left, t, s, st);
+  for (int i = 0; i < 4; ++i) s[i] += s_low[i];
+  weigh<D>(call, keys_left, lane >> 2, s, st);
 
-  uint32_t p[4], rest[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const SplitPair pair = split_pair(s[i >> 1][(i & 1) * 2], s[i >> 1][(i & 1) * 2 + 1]);
-    p[i] = pair.high, rest[i] = pair.low;
-  }
+  const SplitPair p0 = split_pair(s[0], s[1]), p1 = split_pair(s[2], s[3]);
+  const uint32_t high[2] = {transposed(p0.high), transposed(p1.high)};
+  const uint32_t low[2] = {transposed(p0.low), transposed(p1.low)};
   const ValueRows<D> v = values();
 #pragma unroll
-  for (int n = 0; n < D / 8; ++n) {
-    uint32_t b0, b1;
-    v.operand(n / 4, n % 4, b0, b1);
-    mma_f16(st.acc[n], rest, b0, b1);
-    mma_f16(st.acc[n], p, b0, b1);
+  for (int n = 0; n < D / 16; ++n) {
+    uint32_t a[4];
+    v.operand(n / 2, n % 2, a);
+    mma_f16(st.acc[n], a, low[0], low[1]);
+    mma_f16(st.acc[n], a, high[0], high[1]);
   }
 }
 
@@ -290,7 +282,7 @@ struct Tiles {
   }
   __device__ __forceinline__ void add(const AttentionCall& call, const Share& w,
                                       const FreshRow& fresh, const uint4* queries,
-                                      RowState<D>& st) {
+                                      HeadState<D>& st) {
     int next_page = page_of(call, w, first + kStride);
     while (first < w.end) {
       Tiles next;
@@ -315,7 +307,7 @@ struct Tiles {
 /// Shared memory: queries, then, in their place, the warps' results, then the joined splits.
 template <int D>
 constexpr int shared_bytes(int rows) {
-  const int queries = D / 16 * 64 * 16, results = kWarps<D> * rows * (D * 4 + 8);
+  const int queries = D / 16 * 32 * 16, results = kWarps<D> * rows * (D * 4 + 8);
   const int joined = join_floats(rows, D) * 4;
   return queries > results ? (queries > joined ? queries : joined)
                            : (results > joined ? results : joined);
@@ -436,7 +428,7 @@ __global__ void __launch_bounds__(kWarps<D> * 32, 1)
     start_overlapped();
   }
   Share w;
-  const Work work = find_share<kRows>(call, parts.splits, w);
+  const Work work = find_share<kHeads>(call, parts.splits, w);
   if (work == Work::kNothing) {
     if constexpr (Fresh) wait_for_earlier();
     return;
@@ -469,28 +461,24 @@ __global__ void __launch_bounds__(kWarps<D> * 32, 1)
         queries);
   }
   __syncthreads();
-  RowState<D> st;
+  HeadState<D> st;
   tiles.add(call, w, row, queries, st);
   __syncthreads();
   auto* values = reinterpret_cast<float*>(shared);
   auto* stats = reinterpret_cast<float2*>(values + kWarps<D> * w.heads * D);
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float sum = st.sum[h];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    const int r = g + 8 * h;
-    if (r >= w.heads) continue;
-    const int slot = warp * w.heads + r;
-    if (t == 0) stats[slot] = make_float2(st.largest[h], sum);
+  for (int e = 0; e < 2; ++e) {
+    float sum = st.sum[e];
+#pragma unroll
+    for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
+    const int h = t * 2 + e;
+    if (h >= w.heads) continue;
+    const int at = warp * w.heads + h;
+    if (g == 0) stats[at] = make_float2(st.largest[e], sum);
 #pragma unroll
     for (int c = 0; c < D / 32; ++c) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int e = h * 2 + half;
-        *reinterpret_cast<float4*>(values + slot * D + c * 32 + t * 8 + half * 4) = make_float4(
-            st.acc[4 * c][e], st.acc[4 * c + 1][e], st.acc[4 * c + 2][e], st.acc[4 * c + 3][e]);
-      }
+      *reinterpret_cast<float4*>(values + at * D + c * 32 + g * 4) = make_float4(
+          st.acc[2 * c][e], st.acc[2 * c][2 + e], st.acc[2 * c + 1][e], st.acc[2 * c + 1][2 + e]);
     }
   }
   __syncthreads();
@@ -503,8 +491,8 @@ __global__ void __launch_bounds__(kWarps<D> * 32, 1)
 template <int D, bool Fresh>
 cudaError_t launch_for(const AttentionCall& call, const FreshHeads& fresh, const Parts& parts,
                        uint32_t* counters, bool overlap, cudaStream_t stream) {
-  const int group = call.n_head / call.kv.n_head, chunks = (group + kRows - 1) / kRows;
-  const int rows = group < kRows ? group : kRows, offset = shared_bytes<D>(rows);
+  const int group = call.n_head / call.kv.n_head, chunks = (group + kHeads - 1) / kHeads;
+  const int rows = group < kHeads ? group : kHeads, offset = shared_bytes<D>(rows);
   const int bytes = offset + (Fresh ? fresh_bytes<D>(rows) : 0);
   const auto kernel = decode_kernel<D, Fresh>;
   const cudaError_t error =
@@ -524,14 +512,10 @@ bool attention_decode_supports(const AttentionCall& call) {
          (d == 64 || d == 96 || d == 128 || d == 256);
 }
 
-bool attention_decode_takes_fresh(const AttentionCall& call) {
-  return attention_decode_supports(call) && call.kv.dim_k <= 128;
-}
-
 int attention_decode_splits(const AttentionCall& call, int sms) {
   const int group = call.n_head / call.kv.n_head;
-  const int64_t blocks =
-      int64_t{call.kv.n_head} * ((group + kRows - 1) / kRows) * (call.tokens > 0 ? call.tokens : 1);
+  const int64_t blocks = int64_t{call.kv.n_head} * ((group + kHeads - 1) / kHeads) *
+                         (call.tokens > 0 ? call.tokens : 1);
   const int64_t positions = int64_t{call.max_pages} * call.kv.page_tokens;
   const int64_t most = std::clamp<int64_t>((positions + kMinKeys - 1) / kMinKeys, 1, kMaxSplits);
   // Rounds of blocks on the device over the splits is what a split's part of the time comes to;
@@ -564,8 +548,7 @@ cudaError_t launch_attention_decode(const AttentionCall& call, const FreshHeads*
     case 128:
       return launch(launch_for<128, true>, launch_for<128, false>);
     case 256:
-      return fresh ? cudaErrorInvalidValue
-                   : launch_for<256, false>(call, FreshHeads(), parts, counters, overlap, stream);
+      return launch(launch_for<256, true>, launch_for<256, false>);
     default:
       return cudaErrorInvalidValue;
   }

@@ -107,7 +107,7 @@ TEST(PlanTest, StoreInAttentionEqualsStoreBefore) {
   constexpr size_t kSteps = 320;
   std::vector<std::vector<float>> tokens;
   for (size_t i = 0; i < kSteps; ++i) tokens.push_back(random_floats(512));
-  for (const int64_t dim : {64, 96, 128}) {
+  for (const int64_t dim : {64, 96, 128, 256}) {
     for (const bool head_norms : {false, true}) {
       SCOPED_TRACE(testing::Message() << "heads of " << dim << ", norms " << head_norms);
       Layer l = make_layer(MINFER_TYPE_Q8_0, MINFER_TYPE_Q8_0, 1, 1, head_norms, dim, 8);
