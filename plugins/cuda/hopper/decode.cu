@@ -115,11 +115,17 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
     next.seek(p, line, first);
     for (uint32_t i = 0; i < slots && next.step < last; ++i) request(i);
   }
+  // What the warp's first unit needs at the end: most have no other.
+  const bool finishes = first_unit + warp < end_unit;
+  Tail tail;
+  if (finishes) tail = constant_tail(p, first_unit + warp, lane);
   __syncwarp();
   if (p.overlap) {
     allow_dependents();
     wait_for_predecessors();
   }
+  if (finishes) tail.residual = residual_of(p, first_unit + warp, lane, 0);
+  const bool padding = p.valid && __ldcg(p.valid) <= 0;
   float sum = warp_sum(gather(p, quants, meta));
   if (lane == 0) squares[warp] = sum;
   __syncthreads();
@@ -157,13 +163,16 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
   }
   __syncthreads();
 
-  const bool padding = p.valid && __ldcg(p.valid) <= 0;
 #pragma unroll 1
   for (uint32_t u = first_unit + warp; u < end_unit; u += kWarps) {
     const uint32_t group = u * p.unit_groups;
     const float v = sum_parts(p, group, parts, start, lane);
     const float up = p.unit_groups == 2 ? sum_parts(p, group + 1, parts, start, lane) : 0.f;
-    finish(p, u, v, up, lane, 0, factor, padding);
+    if (u != first_unit + warp) {
+      tail = constant_tail(p, u, lane);
+      tail.residual = residual_of(p, u, lane, 0);
+    }
+    finish(p, u, v, up, tail, lane, 0, factor, padding);
   }
 #endif
 }
@@ -215,8 +224,9 @@ BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
   const bool mixed = p.split_group > 0 && p.split_group < p.groups;
   p.max_parts = std::min(block_groups, (mixed ? 2 : 1) * block_groups / kWarps + 2);
   const uint32_t fixed = fixed_bytes(p.id, p.max_parts);
-  const auto largest =
-      static_cast<uint32_t>(std::max(step_bytes(pair.first), step_bytes(pair.second)));
+  const int first = p.split_group > 0 ? step_bytes(pair.first) : 0;
+  const int second = p.split_group < p.groups ? step_bytes(pair.second) : 0;
+  const auto largest = static_cast<uint32_t>(std::max(first, second));
   // No more slots than a warp has steps: what a block leaves free, the next kernel's blocks can
   // start in.
   const uint32_t steps = (block_groups * p.steps + kWarps - 1) / kWarps + 1;

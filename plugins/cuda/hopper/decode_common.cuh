@@ -114,16 +114,17 @@ struct Cursor {
   }
 };
 
-/// Lane r holds value r of a block of 32: int8, scale, sums and the sum of squares.
-__device__ __forceinline__ void publish(const Params& p, uint32_t block, float v, int lane,
-                                        uint32_t token) {
+/// Lane r holds value r of a block of 32: int8, scale, sums and the sum of squares; `scale` is what
+/// the next norm multiplies it by.
+__device__ __forceinline__ void publish(const Params& p, uint32_t block, float v, float scale,
+                                        int lane, uint32_t token) {
   const uint32_t blocks = static_cast<uint32_t>(p.segments[p.publisher].od) / 32;
   const uint32_t at = token * blocks + block;
   if (p.out_squares) {
     const float squares = warp_sum(v * v);
     if (lane == 0) p.out_squares[at] = squares;
   }
-  if (p.out_scale) v *= p.out_scale[block * 32 + lane] + p.out_scale_offset;
+  v *= scale;
   const float largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(v))));
   const float inverse = largest > 0.f ? __fdividef(127.f, largest) : 0.f;
   const int q = min(max(__float2int_rn(v * inverse), -127), 127);
@@ -140,11 +141,10 @@ __device__ __forceinline__ void publish(const Params& p, uint32_t block, float v
 }
 
 /// Writes a finished value of a row, and gives back what it was.
-__device__ __forceinline__ float put(const Segment& s, uint32_t row, float v, bool padding,
-                                     uint32_t token) {
+__device__ __forceinline__ float put(const Segment& s, uint32_t row, float v, float residual,
+                                     bool padding, uint32_t token) {
   const bool real = row < static_cast<uint32_t>(s.od) && !padding;
-  if (!real) v = 0.f;
-  if (real && s.residual) v += s.residual[token * s.residual_stride + row];
+  v = real ? v + residual : 0.f;
   if (s.out && row < static_cast<uint32_t>(s.od)) s.out[token * s.out_stride + row] = v;
   return v;
 }
@@ -153,21 +153,53 @@ __device__ __forceinline__ float bias_of(const Segment& s, uint32_t row) {
   return s.bias && row < static_cast<uint32_t>(s.od) ? s.bias[row] : 0.f;
 }
 
-/// Finishes a unit for one token from its sums `v` and, where gated, `up`: norm factor, bias, gate,
-/// residual, stores. Lane = row.
-__device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, float up, int lane,
-                                       uint32_t token, float factor, bool padding) {
+/// What finishing a unit needs beside its sums. Small matrices take no longer than one load, so
+/// these are asked for before the sums are made.
+struct Tail {
+  float bias = 0.f, up_bias = 0.f, scale = 1.f, residual = 0.f;
+};
+
+/// The part that no kernel of the step writes.
+__device__ __forceinline__ Tail constant_tail(const Params& p, uint32_t unit, int lane) {
+  const Place place = locate(p, unit * p.unit_groups);
+  const uint32_t row = place.group * 32 + lane;
+  Tail tail;
+  tail.bias = bias_of(*place.segment, row);
+  if (p.unit_groups == 2) tail.up_bias = bias_of(p.segments[1], row);
+  if (p.out_scale && place.segment == &p.segments[p.publisher]) {
+    tail.scale = p.out_scale[row] + p.out_scale_offset;
+  }
+  return tail;
+}
+
+__device__ __forceinline__ float residual_of(const Params& p, uint32_t unit, int lane,
+                                             uint32_t token) {
   const Place place = locate(p, unit * p.unit_groups);
   const Segment& s = *place.segment;
   const uint32_t row = place.group * 32 + lane;
-  v = v * factor + bias_of(s, row);
-  if (p.unit_groups == 2) {
-    v = gate_value(p.gate_fn, v) * (up * factor + bias_of(p.segments[1], row));
-  }
-  v = put(s, row, v, padding, token);
+  if (!s.residual || row >= static_cast<uint32_t>(s.od)) return 0.f;
+  return __ldcg(s.residual + token * s.residual_stride + row);
+}
+
+/// Finishes a unit for one token from its sums `v` and, where gated, `up`: norm factor, bias, gate,
+/// residual, stores. Lane = row.
+__device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, float up,
+                                       const Tail& tail, int lane, uint32_t token, float factor,
+                                       bool padding) {
+  const Place place = locate(p, unit * p.unit_groups);
+  const uint32_t row = place.group * 32 + lane;
+  v = v * factor + tail.bias;
+  if (p.unit_groups == 2) v = gate_value(p.gate_fn, v) * (up * factor + tail.up_bias);
+  v = put(*place.segment, row, v, tail.residual, padding, token);
   if (p.out_quants && place.segment == &p.segments[p.publisher]) {
-    publish(p, place.group, v, lane, token);
+    publish(p, place.group, v, tail.scale, lane, token);
   }
+}
+__device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, float up, int lane,
+                                       uint32_t token, float factor, bool padding) {
+  Tail tail = constant_tail(p, unit, lane);
+  tail.residual = residual_of(p, unit, lane, token);
+  finish(p, unit, v, up, tail, lane, token, factor, padding);
 }
 
 #endif  // MINFER_SM90A

@@ -339,10 +339,14 @@ struct Heads {
     }
   }
 
-  __device__ __forceinline__ float* make(const HeadRows& r, const Rope& rope, int head, int row) {
+  /// Norms and rotates a head that the warp holds in `x`, in its row of shared memory.
+  __device__ __forceinline__ float* make(const HeadRows& r, const Rope& rope, int row,
+                                         const float (&x)[D / 32]) {
     const int lane = threadIdx.x & 31;
     float* v = rows + row * D;
-    load_head(r, head, 0, false, v, lane);
+#pragma unroll
+    for (int c = 0; c < D / 32; ++c) v[c * 32 + lane] = x[c];
+    __syncwarp();
     if (r.has_norm) norm_head(r, v, lane);
     if (!r.rotate) return v;
 #pragma unroll
@@ -358,24 +362,64 @@ struct Heads {
                                            const Share& w, int pos, bool store) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const bool has_key = w.split == w.used - 1 && slot >= 0;
-    for (int h = warp; h < w.heads + (has_key ? 2 : 0); h += kWarps<D>) {
-      if (h < w.heads) {
-        make(fresh.query, fresh.rope, w.first_head + h, h);
-        continue;
+    const int n = w.heads + (has_key ? 2 : 0);
+    // A warp's first two heads are loaded together: a load takes longer than all that follows.
+    for (int first = warp; first < n; first += 2 * kWarps<D>) {
+      float x[2][D / 32];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int h = first + k * kWarps<D>;
+        if (h >= n) continue;
+        const HeadRows& r = h < w.heads ? fresh.query : h == w.heads ? fresh.key : fresh.value;
+        const int head = h < w.heads ? w.first_head + h : w.kv_head;
+        const auto* from = reinterpret_cast<const float*>(r.x + head * r.nb_head);
+#pragma unroll
+        for (int c = 0; c < D / 32; ++c) x[k][c] = __ldcg(from + c * 32 + lane);
       }
-      const bool is_key = h == w.heads;
-      const float* v = make(is_key ? fresh.key : fresh.value, fresh.rope, w.kv_head, h);
-      for (int i = lane; i < D; i += 32) key_value[(is_key ? 0 : D) + i] = __float2half_rn(v[i]);
-      if (!store) continue;
-      char* page = kv_page(call.kv, slot / call.kv.page_tokens);
-      const int64_t row = kv_row(call.kv, w.kv_head, static_cast<int>(slot % call.kv.page_tokens));
-      for (int i = lane; i < D; i += 32) {
-        kv_store(call.kv, is_key ? KvPart::kK : KvPart::kV, page, row, i, v[i]);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int h = first + k * kWarps<D>;
+        if (h >= n) continue;
+        if (h < w.heads) {
+          make(fresh.query, fresh.rope, h, x[k]);
+        } else {
+          keep(call, fresh, w, h == w.heads, store, x[k]);
+        }
       }
     }
     return {key_value, key_value + D, has_key ? pos : INT_MAX};
   }
+
+  /// The key or value of the block's KV head, to shared memory and the cache.
+  __device__ __forceinline__ void keep(const AttentionCall& call, const FreshHeads& fresh,
+                                       const Share& w, bool is_key, bool store,
+                                       const float (&x)[D / 32]) {
+    const int lane = threadIdx.x & 31;
+    const float* v =
+        make(is_key ? fresh.key : fresh.value, fresh.rope, w.heads + (is_key ? 0 : 1), x);
+    for (int i = lane; i < D; i += 32) key_value[(is_key ? 0 : D) + i] = __float2half_rn(v[i]);
+    if (!store) return;
+    char* page = kv_page(call.kv, slot / call.kv.page_tokens);
+    const int64_t row = kv_row(call.kv, w.kv_head, static_cast<int>(slot % call.kv.page_tokens));
+    for (int i = lane; i < D; i += 32) {
+      kv_store(call.kv, is_key ? KvPart::kK : KvPart::kV, page, row, i, v[i]);
+    }
+  }
 };
+
+/// Writes a finished head, element c * 32 + lane in v[c].
+template <int D>
+__device__ __forceinline__ void put_row(const AttentionCall& call, int token, int head,
+                                        const float (&v)[D / 32]) {
+  const int lane = threadIdx.x & 31;
+  if (call.out) {
+    auto* out =
+        reinterpret_cast<float*>(call.out + head * call.out_nb_head + token * call.out_nb_token);
+#pragma unroll
+    for (int c = 0; c < D / 32; ++c) out[c * 32 + lane] = v[c];
+  }
+  if (call.out_int8.quants) put_int8_blocks(call.out_int8, token, call.n_head * D, head * D, v);
+}
 
 /// Joins the warps' states and writes the heads, or this split's part of them; a warp per head. As
 /// join_warps, for a dim known beforehand: what its loops wait for, this does side by side.
@@ -403,16 +447,16 @@ __device__ __forceinline__ void join_rows(const AttentionCall& call, const Share
         v[c] = fmaf(kept, values[(k * w.heads + h) * D + c * 32 + lane], v[c]);
       }
     }
+    if (whole) {
+#pragma unroll
+      for (int c = 0; c < D / 32; ++c) v[c] *= factor;
+      put_row<D>(call, w.token, head, v);
+      continue;
+    }
     const int64_t at = parts.index(call, w.token, head, w.split);
 #pragma unroll
-    for (int c = 0; c < D / 32; ++c) {
-      if (whole) {
-        put_head(call, w.token, head, c * 32 + lane, v[c] * factor);
-      } else {
-        parts.values[at * D + c * 32 + lane] = v[c];
-      }
-    }
-    if (!whole && lane == 0) parts.stats[at] = make_float2(largest, sum);
+    for (int c = 0; c < D / 32; ++c) parts.values[at * D + c * 32 + lane] = v[c];
+    if (lane == 0) parts.stats[at] = make_float2(largest, sum);
   }
 }
 
