@@ -10,7 +10,7 @@
 
 #include "../kernels/overlap.cuh"
 #include "attention.h"
-#include "attention_load.cuh"
+#include "attention_rows.cuh"
 #include "minfer/plugin_abi.h"
 #include "tensor_map.h"
 #include "wgmma.cuh"
@@ -19,19 +19,12 @@ namespace minfer_cuda::hopper {
 namespace {
 
 constexpr int kThreads = 384;
-constexpr float kLog2e = 1.4426950408889634f;
 
 #ifdef MINFER_SM90A
 
 __device__ __forceinline__ void join_named_barrier(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// Tile of 128-byte rows, 128-byte swizzle, eight rows 1024 bytes apart; `leading` only where the
 /// other dimension is contiguous: bytes from one 64 of it to the next.
 __device__ __forceinline__ uint64_t describe(uint32_t address, uint32_t leading) {
@@ -42,32 +35,32 @@ __device__ __forceinline__ uint64_t describe(uint32_t address, uint32_t leading)
 template <int D>
 struct Consumer {
   using L = Layout<D>;
+  using Sums = typename Rows<D>::Sums;
   static constexpr int kKeys = L::kKeys;
   const AttentionParams& p;
   const Barriers<D>& barriers;
   uint32_t base;
-  int warpgroup, thread;
+  float scale;  ///< of the queries; brings scores that are not capped to units of log2
+  Rows<D> rows;
 
   Ring<L::kStages> k_ring{0}, v_ring{0};
-  float largest[2], sum[2];  ///< of this thread's two rows; sum of its own columns only
 
-  __device__ __forceinline__ int lane() const { return thread & 31; }
-  __device__ __forceinline__ int row(int h) const {
-    return warpgroup * 64 + (thread >> 5) * 16 + h * 8 + (lane() >> 2);
-  }
+  __device__ __forceinline__ int lane() const { return rows.lane(); }
+  __device__ __forceinline__ int warp() const { return rows.thread >> 5; }
   __device__ __forceinline__ void release(uint32_t barrier) const {
     if (lane() == 0) barrier_arrive(barrier);
   }
 
   /// This warp's 16 rows of Q, scaled, as f16 in shared memory; rows behind the item's are zeros.
-  __device__ __forceinline__ void load_queries(const Item& item, int group, float scale) const {
+  __device__ __forceinline__ void load_queries(const Item& item) const {
     constexpr int kUnits = D / 4;  // of four floats
     constexpr int kLoads = 16 * kUnits / 32, kBatch = kLoads > 16 ? 16 : kLoads;
-    const int first = warpgroup * 64 + (thread >> 5) * 16;
-    const int own = item.row0 + first + (lane() & 15);
-    const char* own_row = p.call.q + (item.kv_head * group + own % group) * p.call.q_nb_head +
-                          int64_t{item.first_token + own / group} * p.call.q_nb_token;
-    const uint32_t to = base + warpgroup * L::kQ;
+    const int first = rows.warpgroup * 64 + warp() * 16, own = item.row0 + first + (lane() & 15);
+    const char* own_row = p.call.q +
+                          (item.kv_head * rows.group + own % rows.group) * p.call.q_nb_head +
+                          int64_t{item.first_token + own / rows.group} * p.call.q_nb_token;
+    const uint32_t to = base + rows.warpgroup * L::kQ;
+    rows.meet();  // the last item's products are done
 #pragma unroll
     for (int at = 0; at < kLoads; at += kBatch) {
       float4 v[kBatch];
@@ -78,11 +71,10 @@ struct Consumer {
         const auto* from = reinterpret_cast<const float4*>(__shfl_sync(~0u, address, r));
         v[i] = first + r < item.rows ? __ldcg(from + unit % kUnits) : make_float4(0, 0, 0, 0);
       }
-      if (at == 0) named_barrier(3 + warpgroup, 128);  // the last item's products are done
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const int unit = (at + i) * 32 + lane(), u = unit % kUnits;
-        const int r = (thread >> 5) * 16 + unit / kUnits;
+        const int r = warp() * 16 + unit / kUnits;
         const uint32_t place =
             u / 16 * L::kQPanel + r * 128 + (((u % 16 / 2) ^ (r & 7)) * 16) + (u & 1) * 8;
         store_shared_8(to + place,
@@ -91,11 +83,11 @@ struct Consumer {
       }
     }
     fence_async();
-    named_barrier(3 + warpgroup, 128);
+    rows.meet();
   }
 
   __device__ __forceinline__ void issue_scores(float (&s)[kKeys / 2]) const {
-    const uint64_t q = describe(base + warpgroup * L::kQ, 16);
+    const uint64_t q = describe(base + rows.warpgroup * L::kQ, 16);
     const uint64_t k = describe(base + L::kKAt + k_ring.at * L::kTile, 16);
 #pragma unroll
     for (int i = 0; i < D / 16; ++i) {
@@ -105,7 +97,7 @@ struct Consumer {
     wgmma_commit();
   }
 
-  __device__ __forceinline__ void issue_sums(float (&out)[D / 2], const uint32_t (&prob)[kKeys / 4],
+  __device__ __forceinline__ void issue_sums(Sums& out, const uint32_t (&prob)[kKeys / 4],
                                              int keep) const {
     const uint64_t v = describe(base + L::kVAt + v_ring.at * L::kTile, L::kPanel);
 #pragma unroll
@@ -153,11 +145,11 @@ struct Consumer {
         m = fmaxf(m, fmaxf(s[n * 4 + h * 2], s[n * 4 + h * 2 + 1]));
       m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));
       m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
-      m = fmaxf(m, largest[h]);
+      m = fmaxf(m, rows.largest[h]);
       // A row that has seen nothing yet keeps weight zero, not exp(-inf + inf).
       const float origin = m == -INFINITY ? 0.f : m;
-      keep[h] = exp2_fast(largest[h] - origin);
-      largest[h] = m;
+      keep[h] = exp2_fast(rows.largest[h] - origin);
+      rows.largest[h] = m;
       float total = 0.f;
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) {
@@ -168,7 +160,7 @@ struct Consumer {
           total += v;
         }
       }
-      sum[h] = fmaf(sum[h], keep[h], total);
+      rows.sum[h] = fmaf(rows.sum[h], keep[h], total);
     }
   }
 
@@ -180,121 +172,6 @@ struct Consumer {
     }
   }
 
-  /// A row's sums as f16 in fragment order: this thread's two neighbours of every eight belong at
-  /// t and t + 8, so it swaps with the next lane and stores pairs.
-  __device__ __forceinline__ void write_fragments(uint16_t* row, const float (&out)[D / 2], int h,
-                                                  float factor, bool real) const {
-    const int t = lane() & 3;
-    const uint32_t select = t & 1 ? 0x3276 : 0x5410;
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n) {
-      const float a = out[n * 4 + h * 2] * factor, b = out[n * 4 + h * 2 + 1] * factor;
-      const uint32_t own = bits_of(__floats2half2_rn(fminf(fmaxf(a, -65504.f), 65504.f),
-                                                     fminf(fmaxf(b, -65504.f), 65504.f)));
-      const uint32_t pair = __byte_perm(own, __shfl_xor_sync(~0u, own, 1), select);
-      const int at = n / 2 * 16 + (n & 1) * 4 + (t & 2) + (t & 1) * 8;
-      if (real) *reinterpret_cast<uint32_t*>(row + at) = pair;
-    }
-  }
-
-  __device__ __forceinline__ void write(const Item& item, int group,
-                                        const float (&out)[D / 2]) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool real = row(h) < item.rows;
-      const int r = item.row0 + row(h), head = item.kv_head * group + r % group;
-      const int64_t token = item.first_token + r / group;
-      float factor = 1.f, total = sum[h];
-      if (p.call.sinks) {
-        const float sink = p.call.sinks[head] * kLog2e, m = fmaxf(largest[h], sink);
-        factor = largest[h] == -INFINITY ? 0.f : exp2_fast(largest[h] - m);
-        total = total * factor + exp2_fast(sink - m);
-      }
-      const float inverse = total > 0.f ? factor / total : 0.f;
-      if (p.call.out_fragments) {
-        write_fragments(p.call.out_fragments + (token * p.call.n_head + head) * D, out, h, inverse,
-                        real);
-        continue;
-      }
-      if (!real) continue;
-      auto* to = reinterpret_cast<float*>(p.call.out + head * p.call.out_nb_head +
-                                          token * p.call.out_nb_token) +
-                 (lane() & 3) * 2;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        *reinterpret_cast<float2*>(to + n * 8) =
-            make_float2(out[n * 4 + h * 2] * inverse, out[n * 4 + h * 2 + 1] * inverse);
-      }
-    }
-  }
-
-  /// Sums of this warpgroup's rows that a part left in the workspace.
-  __device__ __forceinline__ float* part_at(int slot) const {
-    return p.workspace + int64_t{slot * 2 + warpgroup} * L::kPartFloats;
-  }
-  /// Largest score and sum of a row there.
-  __device__ __forceinline__ float2* stats_at(int slot, int h) const {
-    return reinterpret_cast<float2*>(part_at(slot) + 64 * D) + row(h) - warpgroup * 64;
-  }
-
-  /// Leaves a part's sums in the workspace. The warpgroup that does so last gets true, and holds
-  /// the whole item's sums: added in the order of the parts, whoever is last.
-  __device__ __forceinline__ bool join_parts(const Item& item, float (&out)[D / 2]) {
-    float* mine = part_at(item.slot) + thread * 4;
-#pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
-      __stcg(reinterpret_cast<float4*>(mine + i * 512),
-             make_float4(out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3]));
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if ((lane() & 3) == 0) __stcg(stats_at(item.slot, h), make_float2(largest[h], sum[h]));
-    }
-    __threadfence();
-    named_barrier(3 + warpgroup, 128);
-    const uint32_t flag = base + L::kLastAt + warpgroup * 4;
-    if (thread == 0) {
-      uint32_t* counter = p.counters + item.counter * 2 + warpgroup;
-      const bool last = atomicAdd(counter, 1u) == static_cast<uint32_t>(item.parts - 1);
-      if (last) *counter = 0;  // ready for the next launch
-      store_shared_4(flag, last);
-    }
-    named_barrier(3 + warpgroup, 128);
-    if (load_shared_4(flag) == 0) return false;
-    __threadfence();
-
-    const int first = item.slot - item.part;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      largest[h] = -INFINITY;
-      sum[h] = 0.f;
-      for (int i = 0; i < item.parts; ++i) {
-        largest[h] = fmaxf(largest[h], __ldcg(stats_at(first + i, h)).x);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < D / 2; ++i) out[i] = 0.f;
-    for (int i = 0; i < item.parts; ++i) {
-      float weight[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float2 stats = __ldcg(stats_at(first + i, h));
-        weight[h] = stats.x == -INFINITY ? 0.f : exp2_fast(stats.x - largest[h]);
-        sum[h] = fmaf(weight[h], stats.y, sum[h]);
-      }
-      const float* part = part_at(first + i) + thread * 4;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        const float4 v = __ldcg(reinterpret_cast<const float4*>(part + n * 512));
-        out[4 * n] = fmaf(weight[0], v.x, out[4 * n]);
-        out[4 * n + 1] = fmaf(weight[0], v.y, out[4 * n + 1]);
-        out[4 * n + 2] = fmaf(weight[1], v.z, out[4 * n + 2]);
-        out[4 * n + 3] = fmaf(weight[1], v.w, out[4 * n + 3]);
-      }
-    }
-    return true;
-  }
-
   /// Scores of the tile at `key`, capped and masked.
   __device__ __forceinline__ void finish_scores(float (&s)[kKeys / 2], int key, int all_first,
                                                 int all_last, const SeenRange (&seen)[2]) const {
@@ -303,9 +180,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run(const PlannedItem* items) {
-    const int group = p.call.n_head / p.call.kv.n_head;
-    const float scale = p.call.soft_cap > 0.f ? p.call.scale : p.call.scale * kLog2e;
-    if (warpgroup == 1) join_named_barrier(1, 256);
+    if (rows.warpgroup == 1) join_named_barrier(1, 256);
     for (Ring<kItems> ring(0);; ring.advance()) {
       barrier_wait(barriers.item_full(ring.at), ring.parity);
       const PlannedItem& from = items[ring.at];
@@ -316,31 +191,32 @@ struct Consumer {
       for (int h = 0; h < 2; ++h) {
         // Rows behind the last one see everything: nothing reads them, and they need no mask.
         seen[h] = {0, INT_MAX};
-        if (row(h) < item.rows) {
-          const int token = (item.row0 + row(h)) / group - item.row0 / group;
+        if (rows.row(h) < item.rows) {
+          const int token = (item.row0 + rows.row(h)) / rows.group - item.row0 / rows.group;
           seen[h] = seen_range(p.call, item.kv_len, from.pos[token]);
         }
       }
-      load_queries(item, group, scale);
-      attend(item, group, seen);
+      load_queries(item);
+      attend(item, seen);
       __syncwarp();
       release(barriers.item_empty(ring.at));
     }
   }
 
-  __device__ __forceinline__ void attend(const Item& item, int group, const SeenRange (&seen)[2]) {
-    float out[D / 2];
+  __device__ __forceinline__ void attend(const Item& item, const SeenRange (&seen)[2]) {
+    Sums out;
     float s[kKeys / 2], keep[2];
     uint32_t prob[kKeys / 4];
-    largest[0] = largest[1] = -INFINITY;
-    sum[0] = sum[1] = 0.f;
+    rows.largest[0] = rows.largest[1] = -INFINITY;
+    rows.sum[0] = rows.sum[1] = 0.f;
     if (item.tiles == 0) {
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) out[i] = 0.f;
-      return write(item, group, out);
+      return rows.write(item, out);
     }
     int key = item.key;
-    const int tiles = item.tiles, all_first = item.all_first, all_last = item.all_last;
+    const int tiles = __shfl_sync(~0u, item.tiles, 0);
+    const int all_first = item.all_first, all_last = item.all_last;
     barrier_wait(barriers.k_full(k_ring.at), k_ring.parity);
     wgmma_fence();
     issue_scores(s);
@@ -354,13 +230,13 @@ struct Consumer {
     for (int i = 1; i < tiles; ++i) {
       key += kKeys;
       barrier_wait(barriers.k_full(k_ring.at), k_ring.parity);
-      named_barrier(1 + warpgroup, 256);
+      named_barrier(1 + rows.warpgroup, 256);
       wgmma_fence();
       issue_scores(s);
       barrier_wait(barriers.v_full(v_ring.at), v_ring.parity);
       wgmma_fence();
       issue_sums(out, prob, i > 1);
-      join_named_barrier(2 - warpgroup, 256);
+      join_named_barrier(2 - rows.warpgroup, 256);
       wgmma_wait<1>();
       wgmma_results(s);
       release(barriers.k_empty(k_ring.at));
@@ -387,10 +263,10 @@ struct Consumer {
     v_ring.advance();
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
-      sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
+      rows.sum[h] += __shfl_xor_sync(~0u, rows.sum[h], 1);
+      rows.sum[h] += __shfl_xor_sync(~0u, rows.sum[h], 2);
     }
-    if (item.parts == 1 || join_parts(item, out)) write(item, group, out);
+    if (item.parts == 1 || rows.join_parts(item, out)) rows.write(item, out);
   }
 };
 
@@ -413,7 +289,7 @@ __device__ __forceinline__ void clear_padding(const AttentionCall& call) {
 template <int D>
 __device__ __forceinline__ void plan_items(const AttentionCall& call, const Barriers<D>& barriers,
                                            PlannedItem* items) {
-  const Planner planner(call);
+  Planner planner(call);
   Ring<kItems> ring(1);
   bool more = true;
   for (int round = 0; more; ++round) {
@@ -459,7 +335,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     raise_registers<216>();
-    Consumer<D>{p, barriers, base, warp >> 2, static_cast<int>(threadIdx.x) & 127}.run(items);
+    const float unit = p.call.soft_cap > 0.f ? 1.f : kLog2e;
+    // The shuffle tells the compiler that a warp agrees on its warpgroup, and so on all
+    // descriptors.
+    const Rows<D> rows{p, base, __shfl_sync(~0u, warp >> 2, 0), static_cast<int>(threadIdx.x) & 127,
+                       p.call.n_head / p.call.kv.n_head};
+    Consumer<D>{p, barriers, base, p.call.scale * unit, rows}.run(items);
     clear_padding(p.call);
   }
 #endif

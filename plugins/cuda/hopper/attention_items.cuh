@@ -57,55 +57,76 @@ __host__ __device__ constexpr int parts_of_rest(int rest, int blocks) {
 class Planner {
  public:
   __device__ __forceinline__ explicit Planner(const AttentionCall& call)
-      : call_(call),
-        seqs_(valid_of(call.valid_seqs, call.seqs)),
-        tokens_(valid_of(call.valid_tokens, call.tokens)),
-        heads_(call.kv.n_head),
-        group_(call.n_head / call.kv.n_head) {
+      : call_(call), heads_(call.kv.n_head), group_(call.n_head / call.kv.n_head) {
+    // All loads at once: the counts only decide what is made of them.
+    const int own = min(lane(), call.seqs - 1);
+    const int begin = call.q_start[own], end = call.q_start[own + 1], kv_len = call.kv_len[own];
+    seqs_ = valid_of(call.valid_seqs, call.seqs);
+    tokens_ = valid_of(call.valid_tokens, call.tokens);
+    first_ = make_sequence(lane(), begin, end, kv_len);
     for (int first = 0; first < seqs_; first += 32) {
-      tiles_ += __reduce_add_sync(~0u, static_cast<int>(sequence(first + lane()).tiles));
+      tiles_ += __reduce_add_sync(~0u, sequence(first + lane()).tiles);
     }
-    const int items = tiles_ * heads_, blocks = static_cast<int>(gridDim.x);
-    whole_ = items / blocks * blocks;
-    parts_ = parts_of_rest(items - whole_, blocks);
-    units_ = whole_ + (items - whole_) * parts_;
+    items_ = tiles_ * heads_;
+    whole_ = items_ / static_cast<int>(gridDim.x) * static_cast<int>(gridDim.x);
   }
 
   /// Describes what this block does in a round, for tiles of `keys` positions. False when it has
   /// finished; an item of no tiles and part > 0 is to be passed over.
-  __device__ __forceinline__ bool plan(int round, int keys, PlannedItem& to) const {
+  __device__ __forceinline__ bool plan(int round, int keys, PlannedItem& to) {
     // Turns change direction, so that nobody always takes the longest of a round.
     const int blocks = gridDim.x, block = blockIdx.x;
     const int unit = round * blocks + (round & 1 ? blocks - 1 - block : block);
-    if (unit >= units_) return false;
-    const int cut = unit - whole_;
-    const int index = cut < 0 ? unit : whole_ + cut / parts_;
     Item item;
-    item.kv_head = index % heads_;
-    item.part = cut < 0 ? 0 : cut % parts_;
-    item.slot = cut;
-    item.counter = index - whole_;
-    find_rows(tiles_ - 1 - index / heads_, item);
-    find_positions(keys, to.pos, item);
-    take_part(keys, cut < 0 ? 1 : parts_, item);
+    item.part = 0;
+    int index = unit, parts = 1;
+    if (unit >= whole_) {
+      if (parts_ == 0) choose_parts(keys, to.pos);
+      if (unit >= whole_ + (items_ - whole_) * parts_) return false;
+      parts = parts_;
+      item.slot = unit - whole_;
+      item.counter = item.slot / parts;
+      item.part = item.slot % parts;
+      index = whole_ + item.counter;
+    }
+    describe(index, keys, to.pos, item);
+    take_part(keys, parts, item);
     if (lane() == 0) to.item = item;
     return true;
   }
 
  private:
   struct Sequence {
-    int begin, rows, tiles;
+    int begin, rows, tiles, kv_len;
   };
 
   static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
 
+  __device__ __forceinline__ Sequence make_sequence(int s, int begin, int end, int kv_len) const {
+    const int rows = s < seqs_ ? max(min(end, tokens_) - begin, 0) * group_ : 0;
+    return {begin, rows, (rows + kRows - 1) / kRows, kv_len};
+  }
   __device__ __forceinline__ Sequence sequence(int s) const {
-    Sequence r{0, 0, 0};
-    if (s >= seqs_) return r;
-    r.begin = call_.q_start[s];
-    r.rows = max(min(call_.q_start[s + 1], tokens_) - r.begin, 0) * group_;
-    r.tiles = (r.rows + kRows - 1) / kRows;
-    return r;
+    if (s < 32) return first_;
+    const int at = min(s, call_.seqs - 1);
+    return make_sequence(s, call_.q_start[at], call_.q_start[at + 1], call_.kv_len[at]);
+  }
+
+  /// Cuts the last round's items unless they are much smaller than the first ones: then the blocks
+  /// that are behind take none of them.
+  __device__ __forceinline__ void choose_parts(int keys, int32_t* scratch) {
+    parts_ = parts_of_rest(items_ - whole_, gridDim.x);
+    if (parts_ == 1 || whole_ == 0 || whole_ == items_) return;
+    Item largest, rest;
+    describe(0, keys, scratch, largest);
+    describe(whole_, keys, scratch, rest);
+    if (rest.tiles * 4 < largest.tiles * 3) parts_ = 1;
+  }
+
+  __device__ __forceinline__ void describe(int index, int keys, int32_t* pos, Item& item) const {
+    item.kv_head = index % heads_;
+    find_rows(tiles_ - 1 - index / heads_, item);
+    find_positions(keys, pos, item);
   }
 
   /// The rows of a tile, counted over all sequences; tiles never cross them.
@@ -128,7 +149,7 @@ class Planner {
       item.first_token = __shfl_sync(~0u, own.begin, at);
       item.row0 = (tile - __shfl_sync(~0u, before - own.tiles, at)) * kRows;
       item.rows = min(kRows, __shfl_sync(~0u, own.rows, at) - item.row0);
-      item.kv_len = call_.kv_len[item.seq];
+      item.kv_len = __shfl_sync(~0u, own.kv_len, at);
       return;
     }
   }
@@ -162,9 +183,11 @@ class Planner {
   }
 
   const AttentionCall& call_;
-  int seqs_, tokens_, heads_, group_;
-  int tiles_ = 0;
-  int whole_, parts_, units_;  ///< items that are not cut, parts of the others, and all together
+  int heads_, group_, seqs_, tokens_;
+  Sequence first_;  ///< of this lane
+  int tiles_ = 0, items_;
+  int whole_;      ///< items that are not cut
+  int parts_ = 0;  ///< of each of the others; 0: not chosen yet
 };
 
 #endif  // MINFER_SM90A

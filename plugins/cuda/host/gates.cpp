@@ -52,7 +52,8 @@ constexpr minfer_gate kTable[] = {
     make("MINFER_HOPPER_GEMM_MIN_TOKENS", MINFER_GATE_INT, kPlan, 1, 2, 2, 1 << 20,
          "fewest tokens for the wgmma matmul"),
     flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0,
-         "sm_90a matmul without gated units and folded norms"),
+         "sm_90a matmul without gated units, folded norms and attention that writes its "
+         "activations"),
     flag("MINFER_NO_HOPPER_OVERLAP", kPlan, 0, 0,
          "sm_90a matmul does not request weights before the kernel before it ends"),
     flag("MINFER_NO_HOPPER_ATTENTION", kPlan, 1, 0, "prefill attention without wgmma"),

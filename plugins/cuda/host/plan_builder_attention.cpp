@@ -246,7 +246,12 @@ void PlanBuilder::emit_attention(uint32_t n) {
 
   const uint32_t int8 =
       tiled || shape.kv.dim_v % 32 || !is_rows(tensor(out)) ? kNone : produced_int8(out);
-  const bool f32 = int8 == kNone || fusion_.wants_f32(out);
+  uint32_t fragments = kNone;
+  if (prefill == PrefillAttention::kHopper && !gates_.on(Gate::kNoHopperFuse) &&
+      is_rows(tensor(out)) && fusion_.only_fragments(out)) {
+    fragments = produced_fragments(out, 1.f);  // results are means of values in f16
+  }
+  const bool f32 = fragments == kNone && (int8 == kNone || fusion_.wants_f32(out));
   const int64_t row = tensor(out).ne[0];
   const int sms = caps_.sms;
   const auto stored = stores_.find(n);
@@ -254,12 +259,15 @@ void PlanBuilder::emit_attention(uint32_t n) {
   const StorePlan store = fresh ? plan_store(stored->second) : StorePlan();
   const uint32_t slot = fresh ? node(stored->second).src[2] : kNone;
   const auto head = [&](size_t i) { return fresh ? store.heads[i].x : kNone; };
-  add_step(n, {fresh ? head(2) : q, head(0), head(1), f32 ? out : kNone}, {partial, int8}, 1,
-           [=](const Bound& b, cudaStream_t stream) {
+  add_step(n, {fresh ? head(2) : q, head(0), head(1), f32 ? out : kNone},
+           {partial, int8, fragments}, 1, [=](const Bound& b, cudaStream_t stream) {
              AttentionCall call = shape;
              if (!fresh) call.q = b.tensor[q];
              if (f32) call.out = b.tensor[out];
              if (int8 != kNone) call.out_int8 = int8_rows_at(b.item[int8], row, shape.tokens);
+             if (fragments != kNone) {
+               call.out_fragments = reinterpret_cast<uint16_t*>(b.item[fragments]);
+             }
              call.kv = b.kv[p.kv];
              call.valid_tokens = b.valid(out);
              call.valid_seqs = b.valid(kv_len);
@@ -286,7 +294,10 @@ void PlanBuilder::emit_attention(uint32_t n) {
                         : launch_attention_split(call, splits, workspace, counters, b.overlap,
                                                  stream);
            });
-  if (prefill == PrefillAttention::kHopper) return label(n, "hopper_attention/f16 wgmma", why);
+  if (prefill == PrefillAttention::kHopper) {
+    const char* rest = fragments == kNone ? "" : "+f16 fragments, no f32";
+    return label(n, text("hopper_attention/f16 wgmma", rest), why);
+  }
   if (tiled) return label(n, "attention_tiled/f16 mma", why);
   const char* kernel = mma ? "attention_decode/f16 mma x" : "attention_split x";
   const std::string full = text(fresh ? "qkv_rope_store+" : "", kernel, splits,
