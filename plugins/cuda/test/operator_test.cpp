@@ -1,5 +1,6 @@
 // The plain operators against float64 (docs/operators.md).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -151,13 +152,14 @@ double yarn_blend(const minfer_rope_params& p, uint32_t pair) {
   return p.freq_scale * (1 - mix) + mix;
 }
 
-void check_rope(minfer_rope_params p, int64_t dim, bool with_factors) {
-  const int64_t heads = 3, tokens = 4;
+void check_rope(minfer_rope_params p, int64_t dim, bool with_factors, int64_t tokens = 4) {
+  const int64_t heads = 3;
   Split s;
-  s.capacity.tokens = tokens;
-  s.args.n_tokens = tokens - 1;
+  s.capacity.tokens = static_cast<uint32_t>(tokens);
+  s.args.n_tokens = static_cast<uint32_t>(tokens - 1);
   const std::vector<float> x = random_floats(static_cast<size_t>(dim * heads * tokens));
-  const std::vector<int32_t> pos{0, 17, 131071, 5};
+  std::vector<int32_t> pos;
+  for (int64_t t = 0; t < tokens; ++t) pos.push_back(std::array{0, 17, 131071, 5}[t % 4]);
   std::vector<float> factors(p.n_rot / 2);
   for (float& f : factors) f = 1.f + static_cast<float>(rng()() % 1000) / 100.f;
   const uint32_t xt = s.dynamic(2, MINFER_DYN_TOKENS).floats({dim, heads, tokens}, x);
@@ -205,6 +207,7 @@ TEST(OperatorTest, RopeModesScalingsAndFarPositions) {
     p.mode = mode;
     check_rope(p, 128, false);
     check_rope(p, 128, true);
+    check_rope(p, 128, true, 300);
     minfer_rope_params q = p;
     q.n_rot = 64;
     q.freq_scale = 0.25f;
@@ -212,6 +215,7 @@ TEST(OperatorTest, RopeModesScalingsAndFarPositions) {
     q.ext_factor = 1.f;
     q.attn_factor = 0.9f;
     check_rope(q, 64, false);
+    check_rope(q, 64, false, 300);
   }
 }
 

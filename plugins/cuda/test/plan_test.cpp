@@ -28,7 +28,7 @@ TEST(PlanTest, FusedEqualsUnfused) {
                               {Gate::kNoFuseFfn, 1},       {Gate::kNoFuseRope, 1},
                               {Gate::kNoFuseGather, 1},    {Gate::kNoFuseResidual, 1}};
   for (const auto& types : kPairs) {
-    for (int64_t nt : {1, 6, 40, 150}) {
+    for (int64_t nt : {1, 6, 40, 280}) {
       for (bool head_norms : {false, true}) {
         Layer l = layer_on_gpu(types[0], types[1], nt, nt > 1 ? nt - 1 : 1, head_norms);
         l.split->compute({{Gate::kReference, 1}});
