@@ -4,8 +4,9 @@
 // A block owns whole units and cuts each group of 32 rows among its warps along k, so that a warp
 // meets the same few steps in every group: where they fit (act_slots), their activations are
 // brought in once for the launch; otherwise they stream beside the weights, a step ahead. After a
-// group the warps' partial sums are added in the order of warps: results do not depend on timing.
-// The rings stay full meanwhile.
+// group the warps' partial sums are added in the order of warps, a warp a token: results do not
+// depend on timing. The parts of two groups have room, so that one group's results are finished
+// while other warps are at the next; the rings stay full meanwhile.
 #include <algorithm>
 
 #include "decode_common.cuh"
@@ -97,8 +98,8 @@ __global__ void __launch_bounds__(max_batch_warps(Tiles) * 32, 1)
   const uint32_t own_bytes = p.ring_bytes + p.act_slots * Slot::kBytes;
   uint8_t* ring = shared + warp * own_bytes;
   const uint32_t acts = shared_address(ring) + p.ring_bytes;
-  auto* parts = reinterpret_cast<float*>(shared + warps * own_bytes);  // [warp][token][row]
-  float* gates = parts + warps * kTokens * 32;                         // [token][row]
+  auto* parts = reinterpret_cast<float*>(shared + warps * own_bytes);  // [2][warp][token][row]
+  float* gates = parts + 2 * warps * kTokens * 32;                     // [token][row]
   float* factors = gates + kTokens * 32;                               // [token]
   const uint32_t barriers = shared_address(factors + kTokens) + warp * kMaxSlots * 8;
 
@@ -141,6 +142,14 @@ __global__ void __launch_bounds__(max_batch_warps(Tiles) * 32, 1)
   uint32_t step = 0, slot = 0, parity = 0;
 #pragma unroll 1
   for (uint32_t group = first; group < end; ++group) {
+    const uint32_t unit = group / p.unit_groups;
+    const bool gate = p.unit_groups == 2 && !(group & 1);
+    // What the warp's first token needs at the group's end: asked for now, it is there then.
+    Tail tail;
+    if (!gate && warp < p.tokens) {
+      tail = constant_tail(p, unit, lane);
+      tail.residual = residual_of(p, unit, lane, warp);
+    }
     MmaSums<Tiles> acc = {};
 #pragma unroll 1
     for (uint32_t k = 0; k < mine; ++k, ++step) {
@@ -166,11 +175,12 @@ __global__ void __launch_bounds__(max_batch_warps(Tiles) * 32, 1)
       if (lane == 0 && step + slots < total) request(slot);
       if (++slot == slots) slot = 0, parity ^= 1;
     }
-    store_part<Tiles>(parts + warp * kTokens * 32, lane, acc);
+    float* group_parts = parts + (group & 1) * warps * kTokens * 32;
+    store_part<Tiles>(group_parts + warp * kTokens * 32, lane, acc);
+    // Also tells that everyone is done with the parts of the group before.
     __syncthreads();
-    const bool gate = p.unit_groups == 2 && !(group & 1);
     for (uint32_t token = warp; token < p.tokens; token += warps) {
-      const float* part = parts + token * 32 + lane;
+      const float* part = group_parts + token * 32 + lane;
       float v = 0.f;
 #pragma unroll 4
       for (uint32_t w = 0; w < warps; ++w) v += part[w * kTokens * 32];
@@ -179,11 +189,14 @@ __global__ void __launch_bounds__(max_batch_warps(Tiles) * 32, 1)
         kept = v;
       } else {
         const bool gated = p.unit_groups == 2;
-        finish(p, group / p.unit_groups, gated ? kept : v, gated ? v : 0.f, lane, token,
-               factors[token], static_cast<int>(token) >= valid);
+        if (token != warp) {
+          tail = constant_tail(p, unit, lane);
+          tail.residual = residual_of(p, unit, lane, token);
+        }
+        finish(p, unit, gated ? kept : v, gated ? v : 0.f, tail, lane, token, factors[token],
+               static_cast<int>(token) >= valid);
       }
     }
-    __syncthreads();
   }
 #endif
 }
@@ -236,7 +249,7 @@ BlockShape batch_shape(const DecodePair& pair, uint32_t steps, int64_t tokens, b
   for (const uint32_t wanted : {2u, 1u}) {
     for (uint32_t warps = most; warps >= std::min(most, 6u) && warps > 0; --warps) {
       const uint32_t acts = rounds(warps) > 1 ? 2 : 1;
-      const uint32_t fixed = acts * act + row + kMaxSlots * 8;
+      const uint32_t fixed = acts * act + 2 * row + kMaxSlots * 8;
       const uint32_t each = (kSharedLimit - common) / warps;
       if (each < fixed + wanted * largest) continue;
       if (best.warps && rounds(warps) * warps >= rounds(best.warps) * best.warps) continue;

@@ -195,12 +195,6 @@ __device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, 
     publish(p, place.group, v, tail.scale, lane, token);
   }
 }
-__device__ __forceinline__ void finish(const Params& p, uint32_t unit, float v, float up, int lane,
-                                       uint32_t token, float factor, bool padding) {
-  Tail tail = constant_tail(p, unit, lane);
-  tail.residual = residual_of(p, unit, lane, token);
-  finish(p, unit, v, up, tail, lane, token, factor, padding);
-}
 
 #endif  // MINFER_SM90A
 
