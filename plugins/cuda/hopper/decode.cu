@@ -1,4 +1,4 @@
-// Decode: matrices in tile32 times one int8 row (see decode.h).
+// Decode: matrices in tile32 times one int8 row, or up to four (see decode.h).
 //
 // A launch is a list of row groups; a unit is one group, or a gate and an up group that are
 // combined in the block that owns both. Units are dealt out in order, the steps of a block's units
@@ -13,12 +13,16 @@ namespace {
 
 #ifdef MINFER_SM90A
 
-/// The activation row to shared memory; returns this thread's part of the sum of squares. All loads
-/// of a batch are in flight before the first store; they bypass the L1, which may hold older data
-/// of a buffer that a kernel still running on this SM has read.
-__device__ __forceinline__ float gather(const Params& p, int8_t* quants, BlockMeta* meta) {
+/// A token's activation row to shared memory; returns this thread's part of the sum of squares. All
+/// loads of a batch are in flight before the first store; they bypass the L1, which may hold older
+/// data of a buffer that a kernel still running on this SM has read.
+__device__ __forceinline__ float gather(const Params& p, uint32_t token, int8_t* quants,
+                                        BlockMeta* meta) {
   constexpr int kBatch = 4, kThreads = kWarps * 32;
   const int n_quants = static_cast<int>(p.id / 16), n = n_quants + static_cast<int>(p.id / 32);
+  const auto* from = reinterpret_cast<const uint4*>(p.quants + size_t{token} * p.id);
+  const auto* metas = reinterpret_cast<const uint2*>(p.meta + size_t{token} * (p.id / 32));
+  const float* sums = p.squares ? p.squares + size_t{token} * (p.id / 32) : nullptr;
   float squares = 0.f;
 #pragma unroll 1
   for (int base = static_cast<int>(threadIdx.x); base < n; base += kBatch * kThreads) {
@@ -27,12 +31,12 @@ __device__ __forceinline__ float gather(const Params& p, int8_t* quants, BlockMe
     for (int j = 0; j < kBatch; ++j) {
       const int i = base + j * kThreads;
       if (i < n_quants) {
-        v[j] = __ldcg(reinterpret_cast<const uint4*>(p.quants) + i);
+        v[j] = __ldcg(from + i);
       } else if (i < n) {
-        const uint2 m = __ldcg(reinterpret_cast<const uint2*>(p.meta) + (i - n_quants));
+        const uint2 m = __ldcg(metas + (i - n_quants));
         v[j].x = m.x;
         v[j].y = m.y;
-        v[j].z = p.squares ? __float_as_uint(__ldcg(p.squares + (i - n_quants))) : 0u;
+        v[j].z = sums ? __float_as_uint(__ldcg(sums + (i - n_quants))) : 0u;
       }
     }
 #pragma unroll
@@ -54,7 +58,8 @@ __device__ __forceinline__ float gather(const Params& p, int8_t* quants, BlockMe
 }
 
 /// Adds the warps' partial sums of a group; `start` holds the warps' first steps, lane by lane.
-/// Parts are [warp][group of the warp][row].
+/// Parts are [warp][group of the warp][token][row].
+template <int T>
 __device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, const float* parts,
                                            uint32_t start, int lane) {
   const uint32_t end = __shfl_down_sync(~0u, start, 1);
@@ -65,26 +70,26 @@ __device__ __forceinline__ float sum_parts(const Params& p, uint32_t group, cons
   const int first = __ffs(mask) - 1, last = 31 - __clz(mask);
   const uint32_t part = first * p.max_parts + group - __shfl_sync(~0u, first_group, first);
   parts += lane;
-  float v = parts[part * 32];
+  float v = parts[part * T * 32];
   // Only the first warp of a group can have begun in an earlier one.
   for (int w = first + 1; w <= last; ++w) {
-    if ((mask >> w) & 1) v += parts[w * p.max_parts * 32];
+    if ((mask >> w) & 1) v += parts[w * p.max_parts * T * 32];
   }
   return v;
 }
 
 #endif  // MINFER_SM90A
 
-template <uint32_t First, uint32_t Second>
+template <uint32_t First, uint32_t Second, int T>
 __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_constant__ Params p) {
 #ifdef MINFER_SM90A
   extern __shared__ __align__(128) uint8_t shared[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   uint8_t* ring = shared + warp * p.ring_bytes;
   auto* quants = reinterpret_cast<int8_t*>(shared + kWarps * p.ring_bytes);
-  auto* meta = reinterpret_cast<BlockMeta*>(quants + p.id);
-  auto* parts = reinterpret_cast<float*>(meta + p.id / 32);
-  auto* misc = reinterpret_cast<uint8_t*>(parts + kWarps * p.max_parts * 32);
+  auto* meta = reinterpret_cast<BlockMeta*>(quants + T * p.id);
+  auto* parts = reinterpret_cast<float*>(meta + T * (p.id / 32));
+  auto* misc = reinterpret_cast<uint8_t*>(parts + kWarps * p.max_parts * T * 32);
   const uint32_t barriers = shared_address(misc) + warp * kMaxSlots * 8;
   auto* squares = reinterpret_cast<float*>(misc + kWarps * kMaxSlots * 8);
 
@@ -124,82 +129,109 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
     allow_dependents();
     wait_for_predecessors();
   }
-  if (finishes) tail.residual = residual_of(p, first_unit + warp, lane, 0);
-  const bool padding = p.valid && __ldcg(p.valid) <= 0;
-  float sum = warp_sum(gather(p, quants, meta));
-  if (lane == 0) squares[warp] = sum;
+  float residual[T] = {};
+#pragma unroll
+  for (int t = 0; t < T; ++t) {
+    if (finishes && t < p.tokens) residual[t] = residual_of(p, first_unit + warp, lane, t);
+  }
+  const int valid = p.valid ? __ldcg(p.valid) : p.tokens;
+#pragma unroll
+  for (int t = 0; t < T; ++t) {
+    if (t >= p.tokens) break;
+    const float sum = warp_sum(gather(p, t, quants + t * p.id, meta + t * (p.id / 32)));
+    if (lane == 0) squares[t * kWarps + warp] = sum;
+  }
   __syncthreads();
 
   uint32_t k = first % p.steps, slot = 0, parity = 0;
-  float acc = 0.f;
-  float* part = parts + warp * p.max_parts * 32 + lane;
+  float acc[T] = {};
+  float* part = parts + warp * p.max_parts * T * 32 + lane;
+  const auto acts = [&](uint32_t at) {
+    return StepActs{reinterpret_cast<const int4*>(quants + at), meta + at / 32, p.id / 16,
+                    p.id / 32};
+  };
 #pragma unroll 1
   for (uint32_t step = first; step < last; ++step) {
     barrier_wait(barriers + slot * 8, parity);
     const uint8_t* at = ring + slot * slot_bytes;
     if (step < line.split) {
-      constexpr uint32_t kStep = kStepK<First>;
-      acc += StepDot<First>::dot(at, lane, reinterpret_cast<const int4*>(quants + k * kStep),
-                                 meta + k * (kStep / 32));
+      StepDot<First>::template add<T>(at, lane, acts(k * kStepK<First>), acc);
     } else {
-      constexpr uint32_t kStep = kStepK<Second>;
-      acc += StepDot<Second>::dot(at, lane, reinterpret_cast<const int4*>(quants + k * kStep),
-                                  meta + k * (kStep / 32));
+      StepDot<Second>::template add<T>(at, lane, acts(k * kStepK<Second>), acc);
     }
     __syncwarp();
     if (lane == 0 && step + slots < last) request(slot);
     if (++slot == slots) slot = 0, parity ^= 1;
     if (++k == p.steps || step + 1 == last) {
-      *part = acc;
-      part += 32;
-      acc = 0.f;
+#pragma unroll
+      for (int t = 0; t < T; ++t) part[t * 32] = acc[t], acc[t] = 0.f;
+      part += T * 32;
       k = 0;
     }
   }
-  float factor = 1.f;
-  if (p.squares) {
-    factor = warp_sum(lane < kWarps ? squares[lane] : 0.f);
-    factor = rsqrtf(factor / static_cast<float>(p.id) + p.eps);
+  float factor[T];
+#pragma unroll
+  for (int t = 0; t < T; ++t) {
+    factor[t] = 1.f;
+    if (!p.squares) continue;
+    factor[t] = warp_sum(lane < kWarps ? squares[t * kWarps + lane] : 0.f);
+    factor[t] = rsqrtf(factor[t] / static_cast<float>(p.id) + p.eps);
   }
   __syncthreads();
 
 #pragma unroll 1
   for (uint32_t u = first_unit + warp; u < end_unit; u += kWarps) {
     const uint32_t group = u * p.unit_groups;
-    const float v = sum_parts(p, group, parts, start, lane);
-    const float up = p.unit_groups == 2 ? sum_parts(p, group + 1, parts, start, lane) : 0.f;
-    if (u != first_unit + warp) {
-      tail = constant_tail(p, u, lane);
-      tail.residual = residual_of(p, u, lane, 0);
+    const bool asked = u == first_unit + warp;
+    if (!asked) tail = constant_tail(p, u, lane);
+#pragma unroll
+    for (int t = 0; t < T; ++t) {
+      if (t >= p.tokens) break;
+      const float v = sum_parts<T>(p, group, parts + t * 32, start, lane);
+      const float up =
+          p.unit_groups == 2 ? sum_parts<T>(p, group + 1, parts + t * 32, start, lane) : 0.f;
+      tail.residual = asked ? residual[t] : residual_of(p, u, lane, t);
+      finish(p, u, v, up, tail, lane, t, factor[t], t >= valid);
     }
-    finish(p, u, v, up, tail, lane, 0, factor, padding);
   }
 #endif
 }
 
-#define MINFER_PAIR(a, b) \
-  { a, b, decode_kernel<a, b> }
+struct RowPair {
+  uint32_t first, second;
+  DecodeKernel kernels[3];  ///< of one, two and up to four tokens
+};
+#define MINFER_PAIR(a, b)                                                    \
+  {                                                                          \
+    a, b, {                                                                  \
+      decode_kernel<a, b, 1>, decode_kernel<a, b, 2>, decode_kernel<a, b, 4> \
+    }                                                                        \
+  }
 /// Types that may share a launch; every type alone is in one of them.
-const DecodePair kPairs[] = {MINFER_PAIR(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K),
-                             MINFER_PAIR(MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K),
-                             MINFER_PAIR(MINFER_TYPE_Q5_0, MINFER_TYPE_Q8_0),
-                             MINFER_PAIR(MINFER_TYPE_Q4_0, MINFER_TYPE_Q8_0)};
+const RowPair kPairs[] = {MINFER_PAIR(MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K),
+                          MINFER_PAIR(MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K),
+                          MINFER_PAIR(MINFER_TYPE_Q5_0, MINFER_TYPE_Q8_0),
+                          MINFER_PAIR(MINFER_TYPE_Q4_0, MINFER_TYPE_Q8_0)};
 #undef MINFER_PAIR
 
-DecodePair find_pair(const uint32_t* types, int n, int64_t tokens) {
-  if (tokens > 1) return find_batch_pair(types, n, tokens);
-  for (const DecodePair& pair : kPairs) {
-    if (std::all_of(types, types + n,
-                    [&](uint32_t t) { return t == pair.first || t == pair.second; })) {
-      return pair;
+/// Tokens of the kernel that takes these; its rows in shared memory are that many.
+uint32_t row_tokens(int64_t tokens) {
+  return tokens > 2 ? 4 : static_cast<uint32_t>(tokens);
+}
+
+DecodePair find_row_pair(const uint32_t* types, int n, int64_t tokens) {
+  for (const RowPair& pair : kPairs) {
+    const auto known = [&](uint32_t t) { return t == pair.first || t == pair.second; };
+    if (std::all_of(types, types + n, known)) {
+      return {pair.first, pair.second, pair.kernels[row_tokens(tokens) / 2]};
     }
   }
   return {};
 }
 
-/// Shared memory of one token's kernel beside the rings.
-uint32_t fixed_bytes(uint32_t id, uint32_t max_parts) {
-  return id + id / 32 * 16 + kWarps * max_parts * 128 + kMiscBytes;
+/// Shared memory of these kernels beside the rings.
+uint32_t fixed_bytes(uint32_t id, uint32_t max_parts, uint32_t tokens) {
+  return tokens * (id + id / 32 * 16 + kWarps * max_parts * 128) + kMiscBytes;
 }
 
 /// The segments in the line's order, first type first.
@@ -218,12 +250,13 @@ void add_segments(const DecodeCall& call, const DecodePair& pair, Params& p) {
   }
 }
 
-/// One token's launch; sets p.max_parts for blocks of `block_groups` groups at most.
+/// A launch that gives a lane a row; sets p.max_parts for blocks of `block_groups` groups at most.
 BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
   // A warp's share is bytes, and the types of a pair differ by less than a factor of two.
   const bool mixed = p.split_group > 0 && p.split_group < p.groups;
   p.max_parts = std::min(block_groups, (mixed ? 2 : 1) * block_groups / kWarps + 2);
-  const uint32_t fixed = fixed_bytes(p.id, p.max_parts);
+  const uint32_t fixed = fixed_bytes(p.id, p.max_parts, row_tokens(p.tokens));
+  if (fixed > kSharedLimit) return {};
   const int first = p.split_group > 0 ? step_bytes(pair.first) : 0;
   const int second = p.split_group < p.groups ? step_bytes(pair.second) : 0;
   const auto largest = static_cast<uint32_t>(std::max(first, second));
@@ -237,28 +270,18 @@ BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
   return {kWarps, 0, ring, fixed + kWarps * ring};
 }
 
-}  // namespace
-
-bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens) {
-  if (n < 1 || n > kMaxDecodeSegments || tokens < 1 || tokens > kMaxDecodeTokens) return false;
-  const DecodePair pair = find_pair(types, n, tokens);
-  if (!pair.kernel || id % step_k(pair.first) != 0) return false;
-  const auto steps = static_cast<uint32_t>(id / step_k(pair.first));
-  if (tokens > 1) return batch_shape(pair, steps, tokens, true, 0).warps > 0;
-  const int largest = std::max(step_bytes(pair.first), step_bytes(pair.second));
-  return fixed_bytes(static_cast<uint32_t>(id), 4) + kWarps * largest * 2 <= kSharedLimit;
-}
-
-cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) {
-  uint32_t types[kMaxDecodeSegments];
-  for (int i = 0; i < call.n_segments; ++i) types[i] = call.segments[i].type;
-  if (!decode_fits(types, call.n_segments, call.id, call.tokens)) return cudaErrorInvalidValue;
-  if (call.gated && (call.n_segments != 2 || types[0] != types[1] ||
-                     call.segments[0].od != call.segments[1].od)) {
-    return cudaErrorInvalidValue;
-  }
-  const DecodePair pair = find_pair(types, call.n_segments, call.tokens);
+/// A launch before it is made; shape.warps is 0 where there is no room for it.
+struct Plan {
+  DecodeKernel kernel = nullptr;
   Params p{};
+  uint32_t blocks = 0;
+  BlockShape shape;
+};
+
+Plan plan_launch(const DecodeCall& call, const DecodePair& pair, bool lane_takes_row, int sms) {
+  Plan plan;
+  plan.kernel = pair.kernel;
+  Params& p = plan.p;
   p.tokens = static_cast<uint32_t>(call.tokens);
   add_segments(call, pair, p);
   p.id = static_cast<uint32_t>(call.id);
@@ -278,23 +301,53 @@ cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) 
   p.overlap = call.overlap;
 
   const uint32_t units = p.groups / p.unit_groups;
-  const uint32_t blocks = std::min(units, static_cast<uint32_t>(sms));
-  BlockShape shape;
-  if (call.tokens > 1) {
-    shape = batch_shape(pair, p.steps, call.tokens, p.split_group < p.groups,
-                        static_cast<uint32_t>(call.most_warps));
-  } else {
-    shape = row_shape(pair, p, (units + blocks - 1) / blocks * p.unit_groups);
-  }
-  if (shape.warps == 0) return cudaErrorInvalidValue;
-  p.ring_bytes = shape.ring_bytes;
-  p.act_slots = shape.act_slots;
+  plan.blocks = std::min(units, static_cast<uint32_t>(sms));
+  plan.shape = lane_takes_row
+                   ? row_shape(pair, p, (units + plan.blocks - 1) / plan.blocks * p.unit_groups)
+                   : batch_shape(pair, p.steps, call.tokens, p.split_group < p.groups,
+                                 static_cast<uint32_t>(call.most_warps));
+  p.ring_bytes = plan.shape.ring_bytes;
+  p.act_slots = plan.shape.act_slots;
+  return plan;
+}
 
-  cudaError_t error = cudaFuncSetAttribute(pair.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+}  // namespace
+
+bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens) {
+  if (n < 1 || n > kMaxDecodeSegments || tokens < 1 || tokens > kMaxDecodeTokens) return false;
+  const DecodePair pair =
+      tokens > 1 ? find_batch_pair(types, n, tokens) : find_row_pair(types, n, tokens);
+  if (!pair.kernel || id % step_k(pair.first) != 0) return false;
+  const auto steps = static_cast<uint32_t>(id / step_k(pair.first));
+  if (tokens > 1) return batch_shape(pair, steps, tokens, true, 0).warps > 0;
+  const int largest = std::max(step_bytes(pair.first), step_bytes(pair.second));
+  return fixed_bytes(static_cast<uint32_t>(id), 4, 1) + kWarps * largest * 2 <= kSharedLimit;
+}
+
+cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) {
+  uint32_t types[kMaxDecodeSegments];
+  for (int i = 0; i < call.n_segments; ++i) types[i] = call.segments[i].type;
+  if (!decode_fits(types, call.n_segments, call.id, call.tokens)) return cudaErrorInvalidValue;
+  if (call.gated && (call.n_segments != 2 || types[0] != types[1] ||
+                     call.segments[0].od != call.segments[1].od)) {
+    return cudaErrorInvalidValue;
+  }
+  Plan plan;
+  if (call.tokens <= std::max(1, std::min(call.row_tokens, kMaxRowTokens))) {
+    plan = plan_launch(call, find_row_pair(types, call.n_segments, call.tokens), true, sms);
+  }
+  if (plan.shape.warps == 0 && call.tokens > 1) {
+    plan = plan_launch(call, find_batch_pair(types, call.n_segments, call.tokens), false, sms);
+  }
+  if (plan.shape.warps == 0) return cudaErrorInvalidValue;
+  const BlockShape& shape = plan.shape;
+  const DecodeKernel kernel = plan.kernel;
+
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shape.shared_bytes));
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
+  config.gridDim = dim3(plan.blocks);
   config.blockDim = dim3(shape.warps * 32);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
@@ -303,7 +356,7 @@ cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream) 
   overlap.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &overlap;
   config.numAttrs = call.overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, pair.kernel, p);
+  return cudaLaunchKernelEx(&config, kernel, plan.p);
 }
 
 }  // namespace minfer_cuda::hopper

@@ -14,7 +14,7 @@
 // activations 1e-4.
 //
 // One block per SM owns whole row groups of 32 rows and streams them through a ring of bulk copies
-// per warp; lane = row for one token, so nothing is reduced in the loop; int8 tensor cores for
+// per warp; lane = row for few tokens, so nothing is reduced in the loop; int8 tensor cores for
 // more. With `overlap` the launch is a programmatic dependent one: weights are requested before the
 // previous kernel has finished. Weights are read only, 16-byte aligned. Thread-safe; nothing is
 // allocated, launches can be captured.
@@ -28,6 +28,7 @@ namespace minfer_cuda::hopper {
 inline constexpr uint64_t kSharedBytes = 227 * 1024;
 inline constexpr int kMaxDecodeSegments = 4;
 inline constexpr int kMaxDecodeTokens = 16;
+inline constexpr int kMaxRowTokens = 4;  ///< that a lane can take with its row
 
 struct DecodeSegment {
   const uint8_t* weight = nullptr;  ///< tile32, 16-byte aligned
@@ -44,6 +45,7 @@ struct DecodeCall {
   int32_t n_segments = 0;
   int32_t id = 0;
   int32_t tokens = 1;
+  int32_t row_tokens = 1;  ///< up to which a lane takes a row; more run on int8 tensor cores
   int32_t most_warps = 0;  ///< of a block, for several tokens; 0: as many as are best
   Int8Rows x;              ///< [tokens]
   const float* squares =

@@ -14,7 +14,7 @@ constexpr int max_batch_warps(int tiles) {
   return tiles == 1 ? 14 : 12;
 }
 inline constexpr int kMaxSlots = 4;
-inline constexpr uint32_t kMiscBytes = 640;  // barriers, then the warps' sums of squares
+inline constexpr uint32_t kMiscBytes = 704;  // barriers, then the warps' sums of squares
 inline constexpr uint32_t kSharedLimit = kSharedBytes;
 
 struct Segment {

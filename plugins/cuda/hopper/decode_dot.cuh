@@ -1,4 +1,5 @@
-// One lane's share of a decode step: a row's quants times the int8 activations.
+// One lane's share of a decode step: a row's quants times the int8 activations of T tokens, for
+// which they are unpacked once.
 //
 // A step is 256 elements along k of a K-quant, 128 of a type with 32-element blocks. Quants are
 // used as unsigned bytes as far as the type allows; offsets come in through the activations' sums.
@@ -87,40 +88,63 @@ struct KScales {
   }
 };
 
+/// A step's activations of several tokens: quants and meta of token t lie t strides further.
+struct StepActs {
+  const int4* x;
+  const BlockMeta* meta;
+  uint32_t x_stride, meta_stride;
+
+  __device__ __forceinline__ const int4* quants(int t) const { return x + t * x_stride; }
+  __device__ __forceinline__ const BlockMeta* block(int t, int i) const {
+    return meta + t * meta_stride + i;
+  }
+  /// Scale, and scale times sum, of block i.
+  __device__ __forceinline__ float2 scale(int t, int i) const {
+    return *reinterpret_cast<const float2*>(block(t, i));
+  }
+};
+
+/// add(step, lane, acts, acc): acc[t] += the row's product with token t.
 template <uint32_t Type>
 struct StepDot;
 
 template <>
 struct StepDot<MINFER_TYPE_Q4_K> {
-  static __device__ __forceinline__ float dot(const uint8_t* step, int lane, const int4* x,
-                                              const BlockMeta* meta) {
+  template <int T>
+  static __device__ __forceinline__ void add(const uint8_t* step, int lane, const StepActs& acts,
+                                             float (&acc)[T]) {
     const uint8_t* base = step + lane * 16;
     const KScales ks(plane(base, 0));
-    float low = 0.f, high = 0.f, mins = 0.f;
+    float low[T] = {}, high[T] = {}, mins[T] = {};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const uint4 p = plane(base, 1 + 2 * j), q = plane(base, 2 + 2 * j);
-      const int4 a0 = x[4 * j], a1 = x[4 * j + 1], b0 = x[4 * j + 2], b1 = x[4 * j + 3];
-      const float2 ma = *reinterpret_cast<const float2*>(&meta[2 * j]);
-      const float2 mb = *reinterpret_cast<const float2*>(&meta[2 * j + 1]);
-      constexpr uint32_t kLow = 0x0f0f0f0fu, kHigh = 0xf0f0f0f0u;
-      int l = kMagic, h = kMagic;
-      l = dot_u8(p.x & kLow, a0.x, l), h = dot_u8(p.x & kHigh, b0.x, h);
-      l = dot_u8(p.y & kLow, a0.y, l), h = dot_u8(p.y & kHigh, b0.y, h);
-      l = dot_u8(p.z & kLow, a0.z, l), h = dot_u8(p.z & kHigh, b0.z, h);
-      l = dot_u8(p.w & kLow, a0.w, l), h = dot_u8(p.w & kHigh, b0.w, h);
-      l = dot_u8(q.x & kLow, a1.x, l), h = dot_u8(q.x & kHigh, b1.x, h);
-      l = dot_u8(q.y & kLow, a1.y, l), h = dot_u8(q.y & kHigh, b1.y, h);
-      l = dot_u8(q.z & kLow, a1.z, l), h = dot_u8(q.z & kHigh, b1.z, h);
-      l = dot_u8(q.w & kLow, a1.w, l), h = dot_u8(q.w & kHigh, b1.w, h);
+      const uint32_t w[8] = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w};
       const int b = (2 * j) & 3;
-      low = fmaf(byte_of(ks.scale[j >> 1], b), from_magic(l) * ma.x, low);
-      high = fmaf(byte_of(ks.scale[j >> 1], b + 1), from_magic(h) * mb.x, high);
-      mins = fmaf(byte_of(ks.min[j >> 1], b), ma.y, mins);
-      mins = fmaf(byte_of(ks.min[j >> 1], b + 1), mb.y, mins);
+      const float low_scale = byte_of(ks.scale[j >> 1], b);
+      const float high_scale = byte_of(ks.scale[j >> 1], b + 1);
+      const float low_min = byte_of(ks.min[j >> 1], b), high_min = byte_of(ks.min[j >> 1], b + 1);
+#pragma unroll
+      for (int t = 0; t < T; ++t) {
+        const int4* x = acts.quants(t) + 4 * j;
+        const int4 a0 = x[0], a1 = x[1], b0 = x[2], b1 = x[3];
+        const int a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
+        const int c[8] = {b0.x, b0.y, b0.z, b0.w, b1.x, b1.y, b1.z, b1.w};
+        const float2 ma = acts.scale(t, 2 * j), mb = acts.scale(t, 2 * j + 1);
+        int l = kMagic, h = kMagic;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          l = dot_u8(w[i] & 0x0f0f0f0fu, a[i], l), h = dot_u8(w[i] & 0xf0f0f0f0u, c[i], h);
+        }
+        low[t] = fmaf(low_scale, from_magic(l) * ma.x, low[t]);
+        high[t] = fmaf(high_scale, from_magic(h) * mb.x, high[t]);
+        mins[t] = fmaf(low_min, ma.y, mins[t]);
+        mins[t] = fmaf(high_min, mb.y, mins[t]);
+      }
     }
     // High nibbles were multiplied in place, 16 times too large.
-    return ks.d * fmaf(high, 0.0625f, low) - ks.dmin * mins;
+#pragma unroll
+    for (int t = 0; t < T; ++t) acc[t] += ks.d * fmaf(high[t], 0.0625f, low[t]) - ks.dmin * mins[t];
   }
 };
 
@@ -130,93 +154,110 @@ struct StepDot<MINFER_TYPE_Q5_K> {
   static __device__ __forceinline__ uint32_t fifth(uint32_t h, int bit) {
     return (bit <= 4 ? h << (4 - bit) : h >> (bit - 4)) & 0x10101010u;
   }
-  static __device__ __forceinline__ float dot(const uint8_t* step, int lane, const int4* x,
-                                              const BlockMeta* meta) {
+  template <int T>
+  static __device__ __forceinline__ void add(const uint8_t* step, int lane, const StepActs& acts,
+                                             float (&acc)[T]) {
     const uint8_t* base = step + lane * 16;
     const KScales ks(plane(base, 0));
     const uint4 h0 = plane(base, 1), h1 = plane(base, 2);
     const uint32_t hb[8] = {h0.x, h0.y, h0.z, h0.w, h1.x, h1.y, h1.z, h1.w};
-    float sum = 0.f, mins = 0.f;
+    float sum[T] = {}, mins[T] = {};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const uint4 p = plane(base, 3 + 2 * j), q = plane(base, 4 + 2 * j);
       const uint32_t w[8] = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w};
-      const int* a = reinterpret_cast<const int*>(x + 4 * j);
-      int l = kMagic, h = kMagic;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        l = dot_u8((w[i] & 0x0f0f0f0fu) | fifth(hb[i], 2 * j), a[i], l);
-        h = dot_u8(((w[i] >> 4) & 0x0f0f0f0fu) | fifth(hb[i], 2 * j + 1), a[8 + i], h);
-      }
-      const float2 ma = *reinterpret_cast<const float2*>(&meta[2 * j]);
-      const float2 mb = *reinterpret_cast<const float2*>(&meta[2 * j + 1]);
       const int b = (2 * j) & 3;
-      sum = fmaf(byte_of(ks.scale[j >> 1], b), from_magic(l) * ma.x, sum);
-      sum = fmaf(byte_of(ks.scale[j >> 1], b + 1), from_magic(h) * mb.x, sum);
-      mins = fmaf(byte_of(ks.min[j >> 1], b), ma.y, mins);
-      mins = fmaf(byte_of(ks.min[j >> 1], b + 1), mb.y, mins);
+#pragma unroll
+      for (int t = 0; t < T; ++t) {
+        const int* a = reinterpret_cast<const int*>(acts.quants(t) + 4 * j);
+        int l = kMagic, h = kMagic;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          l = dot_u8((w[i] & 0x0f0f0f0fu) | fifth(hb[i], 2 * j), a[i], l);
+          h = dot_u8(((w[i] >> 4) & 0x0f0f0f0fu) | fifth(hb[i], 2 * j + 1), a[8 + i], h);
+        }
+        const float2 ma = acts.scale(t, 2 * j), mb = acts.scale(t, 2 * j + 1);
+        sum[t] = fmaf(byte_of(ks.scale[j >> 1], b), from_magic(l) * ma.x, sum[t]);
+        sum[t] = fmaf(byte_of(ks.scale[j >> 1], b + 1), from_magic(h) * mb.x, sum[t]);
+        mins[t] = fmaf(byte_of(ks.min[j >> 1], b), ma.y, mins[t]);
+        mins[t] = fmaf(byte_of(ks.min[j >> 1], b + 1), mb.y, mins[t]);
+      }
     }
-    return ks.d * sum - ks.dmin * mins;
+#pragma unroll
+    for (int t = 0; t < T; ++t) acc[t] += ks.d * sum[t] - ks.dmin * mins[t];
   }
 };
 
 template <>
 struct StepDot<MINFER_TYPE_Q6_K> {
-  static __device__ __forceinline__ float dot(const uint8_t* step, int lane, const int4* x,
-                                              const BlockMeta* meta) {
+  template <int T>
+  static __device__ __forceinline__ void add(const uint8_t* step, int lane, const StepActs& acts,
+                                             float (&acc)[T]) {
     const uint8_t* base = step + lane * 16;
     const uint4 sc = plane(base, 12);
     const uint32_t scale[4] = {sc.x, sc.y, sc.z, sc.w};
-    float sum = 0.f;
+    float sum[T] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      BlockMeta m[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) m[i] = meta[4 * half + i];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const uint4 a = plane(base, 4 * half + i), b = plane(base, 4 * half + 2 + i);
         const uint4 h = plane(base, 8 + 2 * half + i);
-        const int4* at = x + 8 * half + i;
-        const int4 x0 = at[0], x1 = at[2], x2 = at[4], x3 = at[6];
-        // Starting at kMagic - 32 * sum takes the quants' offset out.
-        int c0 = __float_as_int(i ? m[0].w : m[0].z), c1 = __float_as_int(i ? m[1].w : m[1].z);
-        int c2 = __float_as_int(i ? m[2].w : m[2].z), c3 = __float_as_int(i ? m[3].w : m[3].z);
-        add_word(a.x, b.x, h.x, x0.x, x1.x, x2.x, x3.x, c0, c1, c2, c3);
-        add_word(a.y, b.y, h.y, x0.y, x1.y, x2.y, x3.y, c0, c1, c2, c3);
-        add_word(a.z, b.z, h.z, x0.z, x1.z, x2.z, x3.z, c0, c1, c2, c3);
-        add_word(a.w, b.w, h.w, x0.w, x1.w, x2.w, x3.w, c0, c1, c2, c3);
         const int o = 2 * half;
-        sum = fmaf(signed_byte_of(scale[o], i), from_magic(c0) * m[0].x, sum);
-        sum = fmaf(signed_byte_of(scale[o], 2 + i), from_magic(c1) * m[1].x, sum);
-        sum = fmaf(signed_byte_of(scale[o + 1], i), from_magic(c2) * m[2].x, sum);
-        sum = fmaf(signed_byte_of(scale[o + 1], 2 + i), from_magic(c3) * m[3].x, sum);
+        const float s[4] = {signed_byte_of(scale[o], i), signed_byte_of(scale[o], 2 + i),
+                            signed_byte_of(scale[o + 1], i), signed_byte_of(scale[o + 1], 2 + i)};
+#pragma unroll
+        for (int t = 0; t < T; ++t) {
+          const int4* at = acts.quants(t) + 8 * half + i;
+          const int4 x0 = at[0], x1 = at[2], x2 = at[4], x3 = at[6];
+          BlockMeta m[4];
+          int c[4];
+          // Starting at kMagic - 32 * sum takes the quants' offset out.
+#pragma unroll
+          for (int k = 0; k < 4; ++k) {
+            m[k] = *acts.block(t, 4 * half + k);
+            c[k] = __float_as_int(i ? m[k].w : m[k].z);
+          }
+          add_word(a.x, b.x, h.x, x0.x, x1.x, x2.x, x3.x, c);
+          add_word(a.y, b.y, h.y, x0.y, x1.y, x2.y, x3.y, c);
+          add_word(a.z, b.z, h.z, x0.z, x1.z, x2.z, x3.z, c);
+          add_word(a.w, b.w, h.w, x0.w, x1.w, x2.w, x3.w, c);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) sum[t] = fmaf(s[k], from_magic(c[k]) * m[k].x, sum[t]);
+        }
       }
     }
-    return half_at(step + 13 * 512 + lane * 2) * sum;
+    const float d = half_at(step + 13 * 512 + lane * 2);
+#pragma unroll
+    for (int t = 0; t < T; ++t) acc[t] += d * sum[t];
   }
   static __device__ __forceinline__ void add_word(uint32_t a, uint32_t b, uint32_t h, int x0,
-                                                  int x1, int x2, int x3, int& c0, int& c1, int& c2,
-                                                  int& c3) {
+                                                  int x1, int x2, int x3, int (&c)[4]) {
     constexpr uint32_t kLow = 0x0f0f0f0fu, kHigh = 0x30303030u;
-    c0 = dot_u8((a & kLow) | ((h << 4) & kHigh), x0, c0);
-    c1 = dot_u8((b & kLow) | ((h << 2) & kHigh), x1, c1);
-    c2 = dot_u8(((a >> 4) & kLow) | (h & kHigh), x2, c2);
-    c3 = dot_u8(((b >> 4) & kLow) | ((h >> 2) & kHigh), x3, c3);
+    c[0] = dot_u8((a & kLow) | ((h << 4) & kHigh), x0, c[0]);
+    c[1] = dot_u8((b & kLow) | ((h << 2) & kHigh), x1, c[1]);
+    c[2] = dot_u8(((a >> 4) & kLow) | (h & kHigh), x2, c[2]);
+    c[3] = dot_u8(((b >> 4) & kLow) | ((h >> 2) & kHigh), x3, c[3]);
   }
 };
 
 /// Types of 32-element blocks: four tiles a step.
 template <class Self, int TileBytes>
 struct BlockStepDot {
-  static __device__ __forceinline__ float dot(const uint8_t* step, int lane, const int4* x,
-                                              const BlockMeta* meta) {
-    float sum = 0.f;
+  template <int T>
+  static __device__ __forceinline__ void add(const uint8_t* step, int lane, const StepActs& acts,
+                                             float (&acc)[T]) {
+    float sum[T] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sum += Self::block(step + i * TileBytes, lane, x[2 * i], x[2 * i + 1], meta[i]);
+#pragma unroll
+      for (int t = 0; t < T; ++t) {
+        const int4* x = acts.quants(t) + 2 * i;
+        sum[t] += Self::block(step + i * TileBytes, lane, x[0], x[1], *acts.block(t, i));
+      }
     }
-    return sum;
+#pragma unroll
+    for (int t = 0; t < T; ++t) acc[t] += sum[t];
   }
 };
 

@@ -33,6 +33,7 @@ enum class Gate : uint32_t {
   kNoDecodeMma,
   kNoHopper,
   kHopperDecodeMaxTokens,
+  kHopperRowTokens,
   kHopperDecodeWarps,
   kHopperGemmMinTokens,
   kNoHopperFuse,

@@ -149,6 +149,7 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
              together = fit_together(parts, id, tokens);
   const int sms = caps_.sms;
   const auto most_warps = static_cast<int32_t>(gates_[Gate::kHopperDecodeWarps]);
+  const auto row_tokens = static_cast<int32_t>(gates_[Gate::kHopperRowTokens]);
   const uint32_t launches = together ? 1 : static_cast<uint32_t>(parts.size());
   add_step(n, {}, {input, squares_in, pub.int8, pub.squares}, launches,
            [=](const Bound& b, cudaStream_t stream) {
@@ -156,6 +157,7 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
              call.id = id;
              call.tokens = tokens;
              call.most_warps = most_warps;
+             call.row_tokens = row_tokens;
              call.x = int8_rows_at(b.item[input], id, tokens);
              if (squares_in != kNone) {
                call.squares = reinterpret_cast<const float*>(b.item[squares_in]);

@@ -34,7 +34,7 @@ const GateOverrides kDefault{}, kNoSm90a{{Gate::kNoHopper, 1}},
     kHalf{{Gate::kNoHopper, 1}, {Gate::kMmq, 0}},
     kInt8{{Gate::kNoHopper, 1}, {Gate::kGemmMinTokens, 1 << 20}},
     kSplit{{Gate::kNoHopper, 1}, {Gate::kMmqSplits, 3}, {Gate::kGemmMinTokens, 1 << 20}},
-    kHopperInt8{{Gate::kHopperDecodeMaxTokens, 16}};
+    kHopperInt8{{Gate::kHopperDecodeMaxTokens, 16}}, kHopperRows{{Gate::kHopperRowTokens, 4}};
 
 /// out = W x + bias with `valid` tokens in use; the rest must be zero. Returns what ran.
 std::string check_matmul(uint32_t type, const Case& c) {
@@ -88,6 +88,7 @@ TEST_P(MatmulTest, EveryTokenCountAndFamily) {
         check_matmul(type, {id, od, tokens, tokens, kDefault});
         check_matmul(type, {id, od, tokens, tokens, kNoSm90a});
         check_matmul(type, {id, od, tokens, tokens, kHopperInt8});
+        check_matmul(type, {id, od, tokens, tokens, kHopperRows});
       }
       check_matmul(type, {id, od, 8, 6, kDefault});
       check_matmul(type, {id, od, 8, 6, kNoSm90a});
@@ -117,6 +118,8 @@ TEST_P(MatmulTest, OneSmallShapePerFamily) {
                         {id, od, 4, 3, kDefault},
                         {id, od, 33, 32, kDefault},
                         {id, od, 3, 3, kHopperInt8},
+                        {id, od, 2, 1, kHopperRows},
+                        {id, od, 4, 3, kHopperRows},
                         {id, od, 1, 1, kNoSm90a},
                         {id, od, 3, 3, kNoSm90a},
                         {id, od, 17, 16, kF32},

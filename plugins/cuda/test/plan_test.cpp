@@ -15,7 +15,7 @@ constexpr uint32_t kPairs[][2] = {{MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K},
                                   {MINFER_TYPE_F16, MINFER_TYPE_F16}};
 
 /// The kernels of this device, and those of devices without sm_90a.
-const GateOverrides kKernelSets[] = {{}, {{Gate::kNoHopper, 1}}};
+const GateOverrides kKernelSets[] = {{}, {{Gate::kNoHopper, 1}}, {{Gate::kHopperRowTokens, 4}}};
 
 GateOverrides with(GateOverrides gates, const GateOverrides& more) {
   gates.insert(more.begin(), more.end());
