@@ -1,6 +1,6 @@
-# Debian packages by `cpack -G DEB`: minfer-core, minfer-plugin-cpu, minfer-plugin-cuda (where it was
-# built), minfer-tools, minfer-dev; and what they hold beside programs: man pages, completion,
-# copyright, changelog. docs/plugin-guide.md says how a third party ships a plugin beside them.
+# What `cpack` makes. -G DEB: the Debian packages minfer-core, minfer-plugin-cpu, minfer-plugin-cuda
+# (where it was built), minfer-tools, minfer-dev; and what they hold beside programs: man pages,
+# completion, copyright, changelog. -G External: the relocatable archive of scripts/bundle. docs/plugin-guide.md says how a third party ships a plugin beside them.
 
 set(minfer_packages core plugin-cpu tools dev)
 if(TARGET minfer_cuda)
@@ -54,7 +54,9 @@ foreach(tool IN LISTS tools)
   endif()
 endforeach()
 
-set(CPACK_GENERATOR DEB)
+set(CPACK_GENERATOR DEB External)
+set(CPACK_EXTERNAL_PACKAGE_SCRIPT ${PROJECT_SOURCE_DIR}/cmake/archive.cmake)
+set(CPACK_MINFER_BUILD_DIR ${CMAKE_BINARY_DIR}) # for that script
 set(CPACK_COMPONENTS_ALL ${minfer_packages})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -29,6 +29,8 @@ po::options_description describe() {
   add("plugin,p", one("PATH"), "the plugin to check");
   add("device,d", one("N"), "which of its devices [0]");
   add("only", several("CHECK"), "run this check or group of checks; may be given more than once");
+  add("except", several("CHECK"),
+      "leave this check or group of checks out; may be given more than once");
   add("json", one("FILE"),
       "also write the report as JSON; -: to standard output, without the table");
   add("second", one("PATH"), "the plugin that is loaded beside it [one that is found, or a copy]");
@@ -45,26 +47,39 @@ std::string group_of(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-Result<std::vector<Check>> choose(const std::vector<std::string>& wanted) {
-  if (wanted.empty()) return all_checks();
+/// Is the check among these names of checks and groups?
+bool is_among(const Check& check, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == check.name || name == group_of(check.name);
+  });
+}
+
+/// Every name is that of a check or a group.
+Result<void> check_names(const std::vector<std::string>& names, const char* flag) {
   std::vector<std::string> known;
   for (const Check& check : all_checks()) {
     known.push_back(check.name);
     known.push_back(group_of(check.name));
   }
-  for (const std::string& name : wanted) {
+  for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = minfer::nearest_name(name, known);
     return fail(
-        ErrorCode::kUsage, fmt::format("there is no check '{}'", name), "--only",
+        ErrorCode::kUsage, fmt::format("there is no check '{}'", name), flag,
         nearest.empty() ? "see --list" : fmt::format("did you mean '{}'? see --list", nearest));
   }
+  return {};
+}
+
+/// Those of `only`, or all where it is empty, without those of `except`.
+Result<std::vector<Check>> choose(const std::vector<std::string>& only,
+                                  const std::vector<std::string>& except) {
+  MINFER_TRY(check_names(only, "--only"));
+  MINFER_TRY(check_names(except, "--except"));
   std::vector<Check> chosen;
   for (const Check& check : all_checks()) {
-    const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
-      return name == check.name || name == group_of(check.name);
-    });
-    if (is_wanted) chosen.push_back(check);
+    if ((only.empty() || is_among(check, only)) && !is_among(check, except))
+      chosen.push_back(check);
   }
   return chosen;
 }
@@ -101,7 +116,7 @@ Result<Options> parse_options(int argc, char** argv) {
   MINFER_TRY(flags.take<uint32_t>("time-limit", limit, 1, kMaxLimit));
   out.limit = std::chrono::seconds(limit);
   out.json_file = flags.text("json");
-  MINFER_ASSIGN(out.checks, choose(flags.texts("only")));
+  MINFER_ASSIGN(out.checks, choose(flags.texts("only"), flags.texts("except")));
   return out;
 }
 

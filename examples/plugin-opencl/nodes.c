@@ -14,7 +14,7 @@ struct view {
 };
 struct pages {
   cl_long page_bytes, v_start, k_row, v_row;
-  cl_int heads, dim_k, dim_v, page_tokens, is_half, reserved;
+  cl_int heads, dim_k, dim_v, page_tokens, type, reserved;
 };
 
 const char* kernel_name(uint32_t op) {
@@ -79,14 +79,21 @@ static void arg_float(struct call* c, cl_float value) {
   arg(c, &value, sizeof value);
 }
 
-static struct view view_of(const minfer_operand* operand) {
+/* The weight behind an operand; NULL: it is a tensor in a buffer. */
+static const struct weight* weight_of(const struct call* c, const minfer_operand* operand) {
+  return c->plan->weights[operand->tensor - c->plan->simple->tensors];
+}
+
+/* Weights lie without gaps; what is in blocks has a stride from row to row, but none within. */
+static struct view view_of(const struct call* c, const minfer_operand* operand) {
   struct view v = {(cl_long)operand->offset, {0}, {0}};
-  const int is_weight = operand->tensor->kind == MINFER_TENSOR_WEIGHT;
-  cl_long packed = sizeof(float); /* weights are held in f32 without gaps */
+  const struct weight* weight = weight_of(c, operand);
+  cl_long packed = weight != NULL ? minfer_type_bytes(weight->type) : 0;
   for (int i = 0; i < 4; ++i) {
+    const int64_t n = operand->tensor->ne[i];
     v.ne[i] = operand->ne[i];
-    v.nb[i] = operand->tensor->ne[i] == 1 ? 0 : is_weight ? packed : operand->tensor->nb[i];
-    packed *= operand->tensor->ne[i];
+    v.nb[i] = n == 1 ? 0 : weight != NULL ? packed : operand->tensor->nb[i];
+    packed *= i == 0 && weight != NULL ? n / minfer_type_values(weight->type) : n;
   }
   return v;
 }
@@ -96,14 +103,21 @@ static int is_there(const minfer_node_call* call, uint32_t i) {
 }
 
 static void arg_memory(struct call* c, const minfer_operand* operand) {
-  const struct weight* weight = c->plan->weights[operand->tensor - c->plan->simple->tensors];
+  const struct weight* weight = weight_of(c, operand);
   arg(c, weight != NULL ? &weight->memory : &operand->buffer->memory, sizeof(cl_mem));
 }
 
 static void arg_tensor(struct call* c, const minfer_operand* operand) {
-  const struct view v = view_of(operand);
+  const struct view v = view_of(c, operand);
   arg_memory(c, operand);
   arg(c, &v, sizeof v);
+}
+
+/* A matrix or table: a tensor, and the type of its values. */
+static void arg_matrix(struct call* c, const minfer_operand* operand) {
+  const struct weight* weight = weight_of(c, operand);
+  arg_tensor(c, operand);
+  arg_uint(c, weight != NULL ? weight->type : MINFER_TYPE_F32);
 }
 
 /* An optional vector: memory (the other operand's where absent), and whether it is there. A plain
@@ -117,16 +131,11 @@ static void arg_vector(struct call* c, const minfer_node_call* call, uint32_t i,
 static void arg_pages(struct call* c, const minfer_node_call* call) {
   minfer_kv_layout layout;
   minfer_kv_layout_of(call->kv, &layout, NULL);
-  const struct pages pages = {(cl_long)layout.page,
-                              (cl_long)layout.v_start,
-                              (cl_long)layout.k_row,
-                              (cl_long)layout.v_row,
-                              (cl_int)call->kv->n_head_kv,
-                              (cl_int)call->kv->head_dim_k,
-                              (cl_int)call->kv->head_dim_v,
-                              (cl_int)call->kv->page_tokens,
-                              call->kv->type == MINFER_TYPE_F16,
-                              0};
+  const struct pages pages = {(cl_long)layout.page,         (cl_long)layout.v_start,
+                              (cl_long)layout.k_row,        (cl_long)layout.v_row,
+                              (cl_int)call->kv->n_head_kv,  (cl_int)call->kv->head_dim_k,
+                              (cl_int)call->kv->head_dim_v, (cl_int)call->kv->page_tokens,
+                              (cl_int)call->kv->type,       0};
   arg(c, &call->kv_region->memory, sizeof(cl_mem));
   arg(c, &pages, sizeof pages);
 }
@@ -167,6 +176,7 @@ static void rope(struct call* c, const minfer_node_call* call, size_t* work) {
   arg_tensor(c, &call->src[0]);
   arg_tensor(c, &call->src[1]);
   arg(c, &c->plan->turns[call->index], sizeof(cl_mem));
+  arg_vector(c, call, 2, &call->src[0]);
   arg_float(c, (float)minfer_rope_magnitude(p));
   arg_uint(c, p->n_rot);
   arg_uint(c, p->mode);
@@ -176,7 +186,7 @@ static void rope(struct call* c, const minfer_node_call* call, size_t* work) {
 }
 
 static void matmul(struct call* c, const minfer_node_call* call, size_t* work) {
-  arg_tensor(c, &call->src[0]);
+  arg_matrix(c, &call->src[0]);
   arg_tensor(c, &call->src[1]);
   arg_vector(c, call, 2, &call->src[1]);
   arg_tensor(c, call->dst);
@@ -212,11 +222,12 @@ minfer_status run_node(void* author, minfer_queue* queue, const minfer_node_call
   size_t work[3] = {1, 1, 1}, group[3] = {1, 1, 1};
   switch (call->node->op) {
     case MINFER_OP_GET_ROWS:
-      for (uint32_t i = 0; i < 2; ++i) arg_tensor(&c, &call->src[i]);
+      arg_matrix(&c, &call->src[0]);
+      arg_tensor(&c, &call->src[1]);
       arg_tensor(&c, call->dst);
-      work[0] = (size_t)call->dst->ne[0];
+      work[0] = ((size_t)call->dst->ne[0] + 31) / 32; /* GROUP of kernels.cl */
       work[1] = (size_t)call->dst->ne[1];
-      group[0] = 64;
+      group[0] = 16;
       break;
     case MINFER_OP_RMS_NORM:
       rms_norm(&c, call, work);

@@ -1,7 +1,7 @@
 /*
  * A backend on OpenCL 1.2: device buffers, asynchronous in-order queues, one kernel per node. It
- * shows that the plugin boundary serves an accelerator that is not CUDA. Weights are held in f32,
- * which keeps the kernels small and takes more memory than the file.
+ * shows that the plugin boundary serves an accelerator that is not CUDA. Matrices stay in the
+ * common block formats of the file; kernels decode them while they multiply.
  *
  * OpenCL objects are safe from any thread but for the arguments of kernels, so every plan has its
  * own.
@@ -21,6 +21,7 @@
 struct weight {
   uint64_t model, id;
   uint32_t n_users;
+  uint32_t type; /* MINFER_TYPE_* in which it is held */
   uint64_t bytes;
   cl_mem memory;
   struct weight* next;

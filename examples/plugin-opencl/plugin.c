@@ -283,11 +283,11 @@ static minfer_status kv_copy_pages(minfer_queue* queue, const minfer_kv_desc* kv
   return status;
 }
 
-/* f32 and f16 of the SDK's layout, and heads that fit a work item. */
+/* Any type of the SDK's layout, and heads that fit a work item. */
 static minfer_status check_kv(const minfer_kv_desc* kv, minfer_error* error) {
-  if (kv->type != MINFER_TYPE_Q8_0 && kv->head_dim_v <= MAX_HEAD_DIM) return MINFER_OK;
-  return minfer_fail(error, MINFER_UNSUPPORTED, "KV cache in type %u with V of %u; f32 or f16, %u",
-                     kv->type, kv->head_dim_v, MAX_HEAD_DIM);
+  if (kv->head_dim_v <= MAX_HEAD_DIM) return MINFER_OK;
+  return minfer_fail(error, MINFER_UNSUPPORTED, "KV cache with V of %u, at most %u is supported",
+                     kv->head_dim_v, MAX_HEAD_DIM);
 }
 
 static minfer_status kv_page_bytes(minfer_device* device, const minfer_kv_desc* given,
@@ -392,6 +392,22 @@ static int refuse(minfer_verdict* verdict, uint32_t node, const char* why) {
   return 0;
 }
 
+/* The operand of an operator that is an optional vector. */
+static uint32_t vector_of(uint32_t op) {
+  switch (op) {
+    case MINFER_OP_RMS_NORM:
+      return 1; /* weight */
+    case MINFER_OP_MATMUL:
+      return 2; /* bias */
+    case MINFER_OP_ROPE:
+      return 2; /* frequency factors */
+    case MINFER_OP_ATTENTION:
+      return 5; /* sinks */
+    default:
+      return MINFER_NONE;
+  }
+}
+
 /* An optional vector must be a weight, since kernels read it from the start of its memory. */
 static int check_vector(const minfer_split* split, const minfer_node* node, uint32_t index,
                         uint32_t i, minfer_verdict* verdict) {
@@ -416,10 +432,7 @@ static int check(const minfer_split* given, minfer_verdict* verdict) {
     minfer_node node;
     minfer_read_struct(&node, sizeof node,
                        (const uint8_t*)split.nodes + (size_t)split.node_stride * n);
-    if (node.op == MINFER_OP_ROPE && node.n_src > 2 && node.src[2] != MINFER_NONE) {
-      return refuse(verdict, n, "ROPE with frequency factors is not written");
-    }
-    const uint32_t vector = node.op == MINFER_OP_RMS_NORM ? 1 : node.op == MINFER_OP_MATMUL ? 2 : 5;
+    const uint32_t vector = vector_of(node.op);
     if (!check_vector(&split, &node, n, vector, verdict)) return 0;
   }
   return 1;
@@ -524,7 +537,7 @@ static const minfer_plugin kTable = {
     .abi_minor = MINFER_ABI_MINOR,
     .backend = "opencl",
     .version = "1.0",
-    .description = "float32 kernels on any OpenCL 1.2 device",
+    .description = "float32 arithmetic on any OpenCL 1.2 device",
     .gate_stride = sizeof(minfer_gate),
     .n_ops = N_OPS,
     .op_stride = sizeof(minfer_op_support),

@@ -1,6 +1,7 @@
 /*
- * Weights: dequantised to f32 on their way to the device, a few rows at a time, and shared between
- * imports of one model. Any thread.
+ * Weights, shared between imports of one model. Matrices and tables in the common block formats
+ * stay as they are in the file, since their kernels read those; the rest becomes f32 on its way to
+ * the device. Any thread.
  */
 #include <minfer/plugin_check.h>
 #include <stdlib.h>
@@ -9,8 +10,31 @@
 
 #define CHUNK_FLOATS ((int64_t)1 << 20)
 
+/* The type in which a weight is held. */
+static uint32_t held_type(const minfer_weight* w) {
+  if ((w->uses & ~(MINFER_USE_MATMUL | MINFER_USE_GATHER)) != 0) return MINFER_TYPE_F32;
+  switch (w->type) {
+    case MINFER_TYPE_Q4_0:
+    case MINFER_TYPE_Q4_1:
+    case MINFER_TYPE_Q5_0:
+    case MINFER_TYPE_Q5_1:
+    case MINFER_TYPE_Q8_0:
+    case MINFER_TYPE_Q4_K:
+    case MINFER_TYPE_Q5_K:
+    case MINFER_TYPE_Q6_K:
+      return w->type;
+    default:
+      return MINFER_TYPE_F32;
+  }
+}
+
 static int64_t count(const minfer_weight* w) {
   return w->ne[0] * w->ne[1] * w->ne[2] * w->ne[3];
+}
+
+static uint64_t held_bytes(const minfer_weight* w) {
+  const uint32_t type = held_type(w);
+  return (uint64_t)count(w) / minfer_type_values(type) * minfer_type_bytes(type);
 }
 
 struct weight* find_weight(minfer_device* device, uint64_t model, uint64_t id) {
@@ -30,14 +54,18 @@ minfer_status weights_size(minfer_device* device, const minfer_weight_unit* give
   *bytes = 0;
   for (uint32_t i = 0; i < unit.n_weights; ++i) {
     const minfer_weight w = minfer_weight_at(&unit, i);
-    if (find_weight(device, unit.model, w.id) == NULL)
-      *bytes += (uint64_t)count(&w) * sizeof(float);
+    if (find_weight(device, unit.model, w.id) == NULL) *bytes += held_bytes(&w);
   }
   return MINFER_OK;
 }
 
 static minfer_status upload(minfer_device* device, const minfer_weight* w, cl_mem memory,
                             minfer_error* error) {
+  if (held_type(w) == w->type) {
+    const cl_int code = clEnqueueWriteBuffer(device->loader, memory, CL_TRUE, 0, held_bytes(w),
+                                             w->mapping + w->offset, 0, NULL, NULL);
+    return code == CL_SUCCESS ? MINFER_OK : cl_fail(error, code, "an upload of weights");
+  }
   const int64_t n = count(w), values = minfer_type_values(w->type);
   const int64_t chunk = CHUNK_FLOATS < n ? CHUNK_FLOATS : n; /* a multiple of every block, or all */
   float* floats = malloc((size_t)chunk * sizeof *floats);
@@ -62,7 +90,7 @@ static minfer_status acquire(minfer_device* device, uint64_t model, const minfer
   mtx_unlock(&device->lock);
   *out = it;
   if (it != NULL) return MINFER_OK;
-  const uint64_t bytes = (uint64_t)count(w) * sizeof(float);
+  const uint64_t bytes = held_bytes(w);
   minfer_status status;
   cl_mem memory = device_alloc(device, bytes, &status, error);
   if (memory == NULL) return status;
@@ -73,7 +101,7 @@ static minfer_status acquire(minfer_device* device, uint64_t model, const minfer
     return status != MINFER_OK ? status : minfer_fail(error, MINFER_OOM_HOST, "no memory");
   }
   mtx_lock(&device->lock);
-  *it = (struct weight){model, w->id, 1, bytes, memory, device->weights};
+  *it = (struct weight){model, w->id, 1, held_type(w), bytes, memory, device->weights};
   device->weights = it;
   mtx_unlock(&device->lock);
   *out = it;

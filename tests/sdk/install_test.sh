@@ -24,3 +24,9 @@ done
 for header in "$prefix"/include/minfer/*.h; do
   echo "#include <minfer/$(basename "$header")>"
 done | c++ -std=c++20 -Wall -Wextra -Werror -I"$prefix/include" -fsyntax-only -xc++ - || die "C++20"
+
+say "completion offers a tool's flags"
+offered=$(bash -c '. "$1/share/bash-completion/completions/minfer-run"
+  _minfer "$1/bin/minfer-run" --dev ""
+  echo "${COMPREPLY[*]}"' sh "$prefix")
+[ "$offered" = "--device" ] || die "for --dev it offers: $offered"

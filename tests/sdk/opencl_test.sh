@@ -19,3 +19,9 @@ grep -q opencl:0 "$work/devices" || skip "OpenCL has no device: $(grep -A1 openc
 
 check_conformance "$plugin"
 compare_with_cpu opencl "$work/plugins"
+
+say "matrices in blocks of their file, frequency factors, and a KV cache in q8_0"
+for quant in q8_0 q4_0 q6_k; do
+  "$prefix/bin/minfer-synth" --preset tiny-llama --quant "$quant" --vocab bytes -o "$work/$quant.gguf" >&2
+  "$binary_dir/tests/compare_devices" --model "$work/$quant.gguf" --second opencl --tokens 8 --cache-type q8_0
+done

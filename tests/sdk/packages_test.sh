@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/sdk.sh"
 command -v dpkg-shlibdeps >/dev/null || skip "this system makes no Debian packages"
 
-(cd "$work" && cpack --config "$binary_dir/CPackConfig.cmake" -B "$work/packages" >"$work/log" 2>&1) ||
+(cd "$work" && cpack -G DEB --config "$binary_dir/CPackConfig.cmake" -B "$work/packages" >"$work/log" 2>&1) ||
   { cat "$work/log" >&2; die "cpack failed"; }
 for package in core plugin-cpu tools dev; do
   ls "$work/packages/minfer-${package}_"*.deb >/dev/null || die "there is no minfer-$package"
