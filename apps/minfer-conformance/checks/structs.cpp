@@ -35,7 +35,9 @@ void check_output(const char* name, Call call, Text text) {
       it.value.struct_size = size;
       call(it);
       const auto* bytes = reinterpret_cast<const uint8_t*>(&it);
-      const uint32_t known = std::min<uint32_t>(size, sizeof(T));
+      // A plugin of a later minor may know what lies behind this header's struct.
+      const bool is_later = plugin().abi_minor > MINFER_ABI_MINOR;
+      const uint32_t known = is_later ? size : std::min<uint32_t>(size, sizeof(T));
       for (uint32_t i = known; i < sizeof it; ++i) {
         if (expect(bytes[i] == 0x5a,
                    fmt::format("struct_size is {}, and byte {} was written", size, i)))
