@@ -1,5 +1,6 @@
-// Correctness and speed of the Hopper kernels alone: bench_hopper [tests|batch|decode|prefill|all];
-// batch: tests and times of several decoded tokens only.
+// Correctness and speed of the Hopper kernels alone: bench_hopper
+// [tests|batch|decode|prefill_tests|prefill|all];
+// batch: tests and times of several decoded tokens only; prefill: of prefill only.
 //
 // First every kernel against float64 on the host, on random file blocks repacked by the plugin's
 // own kernel, with poisoned outputs; then the matrices of a Qwen2.5-7B Q4_K_M in CUDA graphs.
@@ -471,12 +472,14 @@ struct PrefillCase {
   uint32_t type;
   int id, od, tokens;
   bool gated;
+  int valid = -1;  ///< all but two
+  PrefillTile tile = {};
 };
 
 void test_prefill(const PrefillCase& c) {
   Matrix a = make_matrix(c.type, c.id, c.od, true), b = make_matrix(c.type, c.id, c.od, true);
   const size_t nx = static_cast<size_t>(c.id) * c.tokens, ny = static_cast<size_t>(c.od) * c.tokens;
-  const int valid = c.tokens > 2 ? c.tokens - 2 : c.tokens;
+  const int valid = c.valid >= 0 ? c.valid : c.tokens > 2 ? c.tokens - 2 : c.tokens;
   Buffer x(nx * 4), half(nx * 2), scale(c.tokens * 4), out(2 * ny * 4), bias(2 * c.od * 4),
       count(4), residual(ny * 4);
   x.put(random_floats(nx, g_seed += 10));
@@ -484,28 +487,22 @@ void test_prefill(const PrefillCase& c) {
   const auto residual_values = random_floats(ny, g_seed += 10);
   bias.put(bias_values), residual.put(residual_values), count.put(std::vector<int32_t>{valid});
   CHECK(launch_to_fragments(x.as<float>(), c.id, c.id, c.tokens, count.as<int32_t>(),
-                            half.as<uint16_t>(), scale.as<float>(), g_stream));
+                            half.as<uint16_t>(), scale.as<float>(), false, g_stream));
+  const PrefillPlan plan =
+      plan_prefill({c.type, c.id, c.tokens, {c.od, c.od}, c.gated, c.tile}, g_sms);
   PrefillCall call;
-  call.type = c.type;
-  call.id = c.id;
-  call.tokens = c.tokens;
   call.x = half.as<uint16_t>();
   call.x_scale = scale.as<float>();
-  call.n_segments = 2;
-  call.segments[0] = {
-      a.tiles,         c.od, bias.as<float>(), c.gated ? nullptr : residual.as<float>(), c.od,
-      out.as<float>(), c.od};
-  call.segments[1] = {b.tiles, c.od, bias.as<float>() + c.od, nullptr, 0, out.as<float>() + ny,
-                      c.od};
-  call.gated = c.gated;
+  call.segments[0] = {a.tiles, bias.as<float>(), c.gated ? nullptr : residual.as<float>(),
+                      c.od,    out.as<float>(),  c.od};
+  call.segments[1] = {b.tiles, bias.as<float>() + c.od, nullptr, 0, out.as<float>() + ny, c.od};
   call.half_out = out.as<uint16_t>();
   call.valid = count.as<int32_t>();
-  const int32_t ods[2] = {c.od, c.od};
-  Buffer workspace(prefill_workspace_bytes(c.type, c.id, c.tokens, ods, 2, c.gated, g_sms) + 16);
+  Buffer workspace(plan.workspace_bytes + 16);
   Buffer flags(kPrefillFlagBytes, 0);
   call.workspace = workspace.as<float>();
   call.flags = flags.as<uint32_t>();
-  CHECK(launch_prefill(call, g_sms, g_stream));
+  CHECK(launch_prefill(call, plan, g_sms, g_stream));
   CHECK(cudaStreamSynchronize(g_stream));
   const auto first = out.get<uint8_t>(c.gated ? ny * 2 : 2 * ny * 4);
 
@@ -514,7 +511,9 @@ void test_prefill(const PrefillCase& c) {
   std::vector<double> got, want;
   if (c.gated) {
     got = read_fragments(out, c.od, c.tokens);
-    for (double& v : got) v *= kGatedScale;
+    for (size_t i = 0; i < got.size(); ++i) {
+      got[i] = i < static_cast<size_t>(valid) * c.od ? got[i] * kGatedScale : 0;
+    }
   } else {
     const auto o = out.get<float>(2 * ny);
     got.assign(o.begin(), o.end());
@@ -535,14 +534,15 @@ void test_prefill(const PrefillCase& c) {
   }
   bool same = true;
   for (int i = 0; i < 3; ++i) {
-    CHECK(launch_prefill(call, g_sms, g_stream));
+    CHECK(launch_prefill(call, plan, g_sms, g_stream));
     CHECK(cudaStreamSynchronize(g_stream));
     same &= out.get<uint8_t>(first.size()) == first;
   }
   for (uint32_t f : flags.get<uint32_t>(kPrefillFlagBytes / 4)) same &= f == 0;
-  const std::string name = "prefill " + name_of(c.type) + " " + std::to_string(c.id) + "x2x" +
-                           std::to_string(c.od) + " " + std::to_string(c.tokens) + " tokens" +
-                           (c.gated ? " gated" : "");
+  const std::string name =
+      "prefill " + name_of(c.type) + " " + std::to_string(c.id) + "x2x" + std::to_string(c.od) +
+      " " + std::to_string(valid) + "/" + std::to_string(c.tokens) + " tokens, tile " +
+      std::to_string(c.tile.tokens) + "x" + std::to_string(c.tile.rows) + (c.gated ? " gated" : "");
   report(name, relative_error(got, want), 2e-3, same && padding);
   cudaFree(a.tiles), cudaFree(b.tiles);
 }
@@ -578,13 +578,90 @@ void run_tests() {
   test_decode_plain(V{MINFER_TYPE_Q8_0, MINFER_TYPE_Q5_0}, 896, {896, 128}, false);
   test_decode_plain(V{MINFER_TYPE_Q6_K}, 3584, {40000}, true);
   test_decode_gated(MINFER_TYPE_Q4_K, 3584, 18944);
-  for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0}) {
-    for (int tokens : {1, 7, 16, 31, 64, 100, 250}) {
-      for (bool gated : {false, true}) test_prefill({type, 768, 640, tokens, gated});
+}
+
+/// A matmul that publishes for a norm, and one that reads what it published.
+void test_published(uint32_t type, int id, int od, int tokens, PrefillTile tile) {
+  Matrix a = make_matrix(type, id, od, true), b = make_matrix(type, od, 192, true);
+  const size_t nx = size_t{1} * id * tokens, ny = size_t{1} * od * tokens;
+  const int valid = tokens > 2 ? tokens - 1 : tokens;
+  Buffer x(nx * 4), half(nx * 2), scale(tokens * 4), mid(ny * 4), published(ny * 2);
+  Buffer squares(size_t{4} * od / 64 * tokens), weight(od * 4), count(4),
+      flags(kPrefillFlagBytes, 0);
+  Buffer out(size_t{192} * tokens * 4), workspace(64 << 20);
+  const auto w = random_floats(od, g_seed += 10);
+  x.put(random_floats(nx, g_seed += 10)), weight.put(w), count.put(std::vector<int32_t>{valid});
+  CHECK(launch_to_fragments(x.as<float>(), id, id, tokens, count.as<int32_t>(), half.as<uint16_t>(),
+                            scale.as<float>(), false, g_stream));
+  const PrefillPlan plan = plan_prefill({type, id, tokens, {od}, false, tile}, g_sms);
+  const PrefillPlan next_plan = plan_prefill({type, od, tokens, {192}, false, tile}, g_sms);
+  PrefillCall call;
+  call.x = half.as<uint16_t>();
+  call.x_scale = scale.as<float>();
+  call.segments[0] = {a.tiles, nullptr, nullptr, 0, mid.as<float>(), od};
+  call.half_out = published.as<uint16_t>();
+  call.out_squares = squares.as<float>();
+  call.out_weight = weight.as<float>();
+  call.out_weight_offset = 1.f;
+  call.valid = count.as<int32_t>();
+  call.workspace = workspace.as<float>();
+  call.flags = flags.as<uint32_t>();
+  CHECK(launch_prefill(call, plan, g_sms, g_stream));
+  PrefillCall next = call;
+  next.x = published.as<uint16_t>();
+  next.x_scale = nullptr;
+  next.x_factor = kPublishedScale;
+  next.x_squares = squares.as<float>();
+  next.eps = 1e-6f;
+  next.out_squares = nullptr;
+  next.segments[0] = {b.tiles, nullptr, nullptr, 0, out.as<float>(), 192};
+  CHECK(launch_prefill(next, next_plan, g_sms, g_stream));
+  CHECK(cudaStreamSynchronize(g_stream));
+  auto y = multiply(a, read_fragments(half, id, tokens), tokens);
+  for (int t = 0; t < tokens; ++t) {
+    double sum = 0;
+    for (int o = 0; o < od; ++o) sum += y[size_t{1} * t * od + o] * y[size_t{1} * t * od + o];
+    const double factor = 1 / std::sqrt(sum / od + 1e-6);
+    for (int o = 0; o < od; ++o) {
+      double& v = y[size_t{1} * t * od + o];
+      v = t < valid ? v * factor * (w[o] + 1.0) : 0;
     }
-    test_prefill({type, 3584, 544, 300, false});
+  }
+  const auto want = multiply(b, y, tokens);
+  report("prefill published " + name_of(type) + " " + std::to_string(id) + "x" +
+             std::to_string(od) + " " + std::to_string(tokens) + " tokens, tile rows " +
+             std::to_string(tile.rows),
+         relative_error(out.get<float>(want.size()), want), 2e-3);
+  cudaFree(a.tiles), cudaFree(b.tiles);
+}
+
+void run_prefill_tests() {
+  for (int tokens : {1, 9, 16, 20, 32, 40, 64}) {
+    for (int rows : {128, 256}) {
+      test_published(MINFER_TYPE_Q4_K, 1024, 3584, tokens, {0, rows});
+      test_published(MINFER_TYPE_Q8_0, 512, 768, tokens, {0, rows});
+    }
+  }
+  for (uint32_t type : {MINFER_TYPE_Q4_K, MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K, MINFER_TYPE_Q8_0,
+                        MINFER_TYPE_Q4_0, MINFER_TYPE_Q5_0}) {
+    for (bool gated : {false, true}) {
+      for (int rows : {128, 256}) {
+        for (int tokens : {1, 16, 31, 50}) {
+          test_prefill({type, 768, 640, tokens, gated, -1, {0, rows}});
+        }
+        test_prefill({type, 3584, 544, 32, gated, -1, {0, rows}});
+      }
+      for (int tile : {128, 256}) {
+        for (int valid : {0, 5, 70, 150, 256, 300}) {
+          test_prefill({type, 768, 320, 300, gated, valid, {tile, 0}});
+        }
+      }
+      test_prefill({type, 768, 640, 100, gated});
+    }
+    test_prefill({type, 3584, 544, 300, false, 259});
     test_prefill({type, 512, 9600, 130, true});
     test_prefill({type, 512, 9600, 260, false});
+    test_prefill({type, 512, 200, 700, false, 650, {128, 0}});
   }
 }
 
@@ -804,8 +881,10 @@ void bench_decode(const Model& model, const std::vector<int>& counts) {
 struct PrefillChain {
   const Model& model;
   int tokens;
-  Buffer x, q, kv, half, gated, scale, workspace, flags;
-  PrefillChain(const Model& m, int n)
+  Buffer x, q, kv, half, gated, scale, workspace, flags, count, squares;
+  PrefillTile tile = {};
+  bool folds = false;
+  PrefillChain(const Model& m, int n, int in_use)
       : model(m),
         tokens(n),
         x(size_t{4} * n * Model::kEmbd, 0),
@@ -814,72 +893,92 @@ struct PrefillChain {
         half(size_t{2} * n * Model::kEmbd),
         gated(size_t{2} * n * Model::kFf),
         scale(n * 4),
-        workspace(64 << 20),
-        flags(kPrefillFlagBytes, 0) {
+        workspace(160 << 20),
+        flags(kPrefillFlagBytes, 0),
+        count(4),
+        squares(size_t{4} * n * Model::kEmbd / 64, 0) {
+    count.put(std::vector<int32_t>{in_use});
     x.put(random_floats(size_t{1} * n * Model::kEmbd, 99));
   }
-  PrefillCall call(uint32_t type, int id, const uint16_t* in, const float* s, float factor) const {
+  PrefillCall call(const uint16_t* in, const float* s, float factor) const {
     PrefillCall c;
-    c.type = type;
-    c.id = id;
-    c.tokens = tokens;
     c.x = in;
     c.x_scale = s;
     c.x_factor = factor;
     c.workspace = workspace.as<float>();
     c.flags = flags.as<uint32_t>();
+    c.valid = count.as<int32_t>();
     c.overlap = true;
     return c;
   }
+  void launch(const PrefillCall& c, uint32_t type, int id, const std::vector<int32_t>& od,
+              bool gate = false) const {
+    CHECK(launch_prefill(c, plan_prefill({type, id, tokens, od, gate, tile}, g_sms), g_sms,
+                         g_stream));
+  }
   void qkv(const Layer& l) const {
-    PrefillCall c = call(l.q.type, Model::kEmbd, half.as<uint16_t>(), scale.as<float>(), 1.f);
-    const PrefillSegment k{l.k.tiles, 512, nullptr, nullptr, 0, kv.as<float>(), 1024};
-    const PrefillSegment v{l.v.tiles, 512, nullptr, nullptr, 0, kv.as<float>() + 512, 1024};
-    c.segments[0] = {l.q.tiles, Model::kEmbd, nullptr, nullptr, 0, q.as<float>(), Model::kEmbd};
-    c.segments[1] = k;
+    PrefillCall c = call(half.as<uint16_t>(), scale.as<float>(), 1.f);
+    read_published(c);
+    const PrefillSegment v{l.v.tiles, nullptr, nullptr, 0, kv.as<float>() + 512, 1024};
+    c.segments[0] = {l.q.tiles, nullptr, nullptr, 0, q.as<float>(), Model::kEmbd};
+    c.segments[1] = {l.k.tiles, nullptr, nullptr, 0, kv.as<float>(), 1024};
     c.segments[2] = v;
-    c.n_segments = l.v.type == l.q.type ? 3 : 2;
-    CHECK(launch_prefill(c, g_sms, g_stream));
-    if (c.n_segments == 3) return;
-    c.type = l.v.type;
+    if (l.v.type == l.q.type) return launch(c, l.q.type, Model::kEmbd, {Model::kEmbd, 512, 512});
+    launch(c, l.q.type, Model::kEmbd, {Model::kEmbd, 512});
     c.segments[0] = v;
-    c.n_segments = 1;
-    CHECK(launch_prefill(c, g_sms, g_stream));
+    launch(c, l.v.type, Model::kEmbd, {512});
   }
   void out(const Layer& l) const {
-    PrefillCall c = call(l.o.type, Model::kEmbd, half.as<uint16_t>(), scale.as<float>(), 1.f);
-    c.segments[0] = {l.o.tiles,    Model::kEmbd,  nullptr,     x.as<float>(),
-                     Model::kEmbd, x.as<float>(), Model::kEmbd};
-    c.n_segments = 1;
-    CHECK(launch_prefill(c, g_sms, g_stream));
+    PrefillCall c = call(half.as<uint16_t>(), scale.as<float>(), 1.f);
+    c.segments[0] = {l.o.tiles, nullptr, x.as<float>(), Model::kEmbd, x.as<float>(), Model::kEmbd};
+    publish(c);
+    launch(c, l.o.type, Model::kEmbd, {Model::kEmbd});
   }
   void gate_up(const Layer& l) const {
-    PrefillCall c = call(l.gate.type, Model::kEmbd, half.as<uint16_t>(), scale.as<float>(), 1.f);
-    c.segments[0] = {l.gate.tiles, Model::kFf, nullptr, nullptr, 0, nullptr, 0};
-    c.segments[1] = {l.up.tiles, Model::kFf, nullptr, nullptr, 0, nullptr, 0};
-    c.n_segments = 2;
-    c.gated = true;
+    PrefillCall c = call(half.as<uint16_t>(), scale.as<float>(), 1.f);
+    read_published(c);
+    c.segments[0].weight = l.gate.tiles;
+    c.segments[1].weight = l.up.tiles;
     c.half_out = gated.as<uint16_t>();
-    CHECK(launch_prefill(c, g_sms, g_stream));
+    launch(c, l.gate.type, Model::kEmbd, {Model::kFf, Model::kFf}, true);
   }
   void down(const Layer& l) const {
-    PrefillCall c = call(l.down.type, Model::kFf, gated.as<uint16_t>(), nullptr, kGatedScale);
-    c.segments[0] = {l.down.tiles, Model::kEmbd,  nullptr,     x.as<float>(),
+    PrefillCall c = call(gated.as<uint16_t>(), nullptr, kGatedScale);
+    c.segments[0] = {l.down.tiles, nullptr,       x.as<float>(),
                      Model::kEmbd, x.as<float>(), Model::kEmbd};
-    c.n_segments = 1;
-    CHECK(launch_prefill(c, g_sms, g_stream));
+    publish(c);
+    launch(c, l.down.type, Model::kFf, {Model::kEmbd});
+  }
+  /// Makes a launch publish for the norm after it, or read what the one before published.
+  void publish(PrefillCall& c) const {
+    if (!folds) return;
+    c.half_out = half.as<uint16_t>();
+    c.out_squares = squares.as<float>();
+  }
+  void read_published(PrefillCall& c) const {
+    if (!folds) return;
+    c.x_scale = nullptr;
+    c.x_factor = kPublishedScale;
+    c.x_squares = squares.as<float>();
+    c.eps = 1e-6f;
   }
   void norm() const {
+    if (folds) return;
+    launch_norm();
+  }
+  void launch_norm() const {
     CHECK(launch_norm_to_fragments(x.as<float>(), Model::kEmbd, nullptr, 0.f, 1e-6f, Model::kEmbd,
-                                   tokens, nullptr, half.as<uint16_t>(), scale.as<float>(),
-                                   g_stream));
+                                   tokens, count.as<int32_t>(), half.as<uint16_t>(),
+                                   scale.as<float>(), true, g_stream));
   }
   void run() const {
+    if (folds) launch_norm();
     for (const Layer& l : model.layers) {
       norm();
       qkv(l);
-      CHECK(launch_to_fragments(q.as<float>(), Model::kEmbd, Model::kEmbd, tokens, nullptr,
-                                half.as<uint16_t>(), scale.as<float>(), g_stream));
+      CHECK(launch_to_fragments(q.as<float>(), Model::kEmbd, Model::kEmbd, tokens,
+                                count.as<int32_t>(), half.as<uint16_t>(), scale.as<float>(), true,
+                                g_stream));
       out(l);
       norm();
       gate_up(l);
@@ -888,27 +987,40 @@ struct PrefillChain {
   }
 };
 
-void bench_prefill(const Model& model, const std::vector<int>& counts) {
+struct PrefillBench {
+  int capacity, valid;
+  PrefillTile tile = {};
+  bool folds = false;  ///< norms into the matmuls
+};
+
+void bench_prefill(const Model& model, const std::vector<PrefillBench>& benches) {
   constexpr double kWeights =
       28.0 * (3584.0 * 4608 + 3584.0 * 3584 + 3584.0 * 37888 + 18944.0 * 3584);
-  for (int n : counts) {
-    PrefillChain chain(model, n);
-    const double us = time_graph([&] { chain.run(); }, n > 1000 ? 5 : 9);
-    add_line("prefill chain %5d tokens %10.1f us  %7.0f tok/s  %6.1f TFLOP/s", n, us, n / us * 1e6,
-             2 * kWeights * n / us * 1e-6);
-    const auto one = [&](const char* name, double per_layer, auto step) {
-      const double t = time_graph(
-          [&] {
-            for (const Layer& l : model.layers) step(l);
-          },
-          n > 1000 ? 3 : 7);
-      add_line("  %-24s %8.1f us each  %6.1f TFLOP/s", name, t / 28,
-               2 * per_layer * n * 28 / t * 1e-6);
+  for (const PrefillBench& b : benches) {
+    PrefillChain chain(model, b.capacity, b.valid);
+    chain.tile = b.tile;
+    chain.folds = b.folds;
+    const int n = b.valid, repeats = n > 1000 ? 5 : 9;
+    const double us = time_graph([&] { chain.run(); }, repeats);
+    const auto one = [&](auto step) {
+      return time_graph(
+                 [&] {
+                   for (const Layer& l : model.layers) step(l);
+                 },
+                 repeats) /
+             28;
     };
-    one("qkv 3584x4608", 3584.0 * 4608, [&](const Layer& l) { chain.qkv(l); });
-    one("o 3584x3584", 3584.0 * 3584, [&](const Layer& l) { chain.out(l); });
-    one("gate, up 3584x37888", 3584.0 * 37888, [&](const Layer& l) { chain.gate_up(l); });
-    one("down 18944x3584", 3584.0 * 18944, [&](const Layer& l) { chain.down(l); });
+    const double qkv = one([&](const Layer& l) { chain.qkv(l); });
+    const double o = one([&](const Layer& l) { chain.out(l); });
+    const double gate_up = one([&](const Layer& l) { chain.gate_up(l); });
+    const double down = one([&](const Layer& l) { chain.down(l); });
+    const double norm = one([&](const Layer&) { chain.launch_norm(); });
+    add_line(
+        "prefill chain %5d/%5d tokens, tile %3dx%3d%s %10.1f us %7.0f tok/s %6.1f TFLOP/s; each: "
+        "qkv "
+        "%.1f o %.1f gate_up %.1f down %.1f norm %.1f us",
+        n, b.capacity, b.tile.tokens, b.tile.rows, b.folds ? ", norms folded" : "", us,
+        n / us * 1e6, 2 * kWeights * n / us * 1e-6, qkv, o, gate_up, down, norm);
   }
 }
 
@@ -923,15 +1035,43 @@ int main(int argc, char** argv) {
   CHECK(cudaStreamCreate(&g_stream));
   if (what == "tests" || what == "all") {
     run_tests();
+    run_prefill_tests();
     std::printf(g_all_right ? "all right\n" : "SOMETHING IS WRONG\n");
   }
   if (what == "batch") run_batch_tests();
-  if (what != "tests") {
+  if (what == "prefill_tests") run_prefill_tests();
+  if (what != "tests" && what != "prefill_tests") {
     const Model model;
     std::printf("weights %.4f GB\n", model.bytes * 1e-9);
     if (what != "prefill") bench_decode(model, {1, 2, 4, 8, 16});
     if (what == "prefill" || what == "all")
-      bench_prefill(model, {2, 8, 16, 32, 64, 128, 256, 512, 2048});
+      bench_prefill(model, {{16, 16, {0, 128}},
+                            {16, 16, {0, 256}},
+                            {16, 16, {0, 128}, true},
+                            {16, 16, {0, 256}, true},
+                            {16, 16, {}, true},
+                            {32, 32, {0, 128}},
+                            {32, 32, {0, 256}},
+                            {32, 32, {0, 128}, true},
+                            {32, 32, {0, 256}, true},
+                            {32, 32, {}, true},
+                            {64, 64, {0, 128}},
+                            {64, 64, {0, 256}},
+                            {64, 64, {0, 128}, true},
+                            {64, 64, {0, 256}, true},
+                            {64, 64, {}, true},
+                            {64, 64, {128, 0}},
+                            {128, 128},
+                            {128, 128, {256, 0}},
+                            {512, 300, {128, 0}},
+                            {512, 300, {256, 0}},
+                            {512, 512, {128, 0}},
+                            {512, 512, {256, 0}},
+                            {512, 512},
+                            {2048, 1111, {128, 0}},
+                            {2048, 1111, {256, 0}},
+                            {2048, 1111},
+                            {2048, 2048}});
   }
   std::printf("\n%s", g_table.c_str());
   return g_all_right ? 0 : 1;

@@ -5,6 +5,7 @@
 // permutation, kept in registers between the passes.
 #include <cuda_fp16.h>
 
+#include "../kernels/overlap.cuh"
 #include "prefill.h"
 
 namespace minfer_cuda::hopper {
@@ -40,23 +41,8 @@ __device__ __forceinline__ void read_group(const float* from, float (&v)[16]) {
   }
 }
 
-/// Values of group g: the row's, times `factor`, times the weight.
-struct RowValues {
-  const float* row;
-  const float* weight;
-  float weight_offset, factor;
-  __device__ __forceinline__ void get(int g, float (&v)[16]) const {
-    read_group(row + g * 16, v);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) v[i] *= factor;
-    if (!weight) return;
-    float w[16];
-    read_group(weight + g * 16, w);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) v[i] *= w[i] + weight_offset;
-  }
-};
-
+/// A thread has up to `Groups` groups of 16.
+template <int Groups>
 __global__ void __launch_bounds__(kThreads)
     fragments_kernel(const float* x, int64_t stride, const float* weight, float weight_offset,
                      float eps, bool norm, int n, int tokens, const int32_t* valid, uint16_t* out,
@@ -65,58 +51,80 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = blockIdx.x;
   const int groups = n / 16;
   uint16_t* to = out + row * n;
+  start_overlapped();
   if (row >= valid_of(valid, tokens)) {
-    for (int i = threadIdx.x; i < n / 8; i += kThreads) {
-      reinterpret_cast<uint4*>(to)[i] = make_uint4(0, 0, 0, 0);
-    }
+    // The matmuls drop the results of these rows; only the scale must be a number.
     if (threadIdx.x == 0) scale[row] = 1.f;
     return;
   }
-  RowValues values{x + row * stride, weight, weight_offset, 1.f};
-  float v[16];
-  if (norm) {
-    float squares = 0.f;
-    for (int g = threadIdx.x; g < groups; g += kThreads) {
-      read_group(values.row + g * 16, v);
+  float v[Groups][16];
+  float squares = 0.f, largest = 0.f;
 #pragma unroll
-      for (int i = 0; i < 16; ++i) squares = fmaf(v[i], v[i], squares);
+  for (int i = 0; i < Groups; ++i) {
+    const int g = threadIdx.x + i * kThreads;
+    if (g < groups) read_group(x + row * stride + g * 16, v[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < Groups; ++i) {
+    const int g = threadIdx.x + i * kThreads;
+    if (g >= groups) continue;
+#pragma unroll
+    for (int e = 0; e < 16; ++e) squares = fmaf(v[i][e], v[i][e], squares);
+    if (weight) {
+      float w[16];
+      read_group(weight + g * 16, w);
+#pragma unroll
+      for (int e = 0; e < 16; ++e) v[i][e] *= w[e] + weight_offset;
     }
-    values.factor = rsqrtf(block_sum(squares, scratch[0]) / static_cast<float>(n) + eps);
-  }
-  float largest = 0.f;
-  for (int g = threadIdx.x; g < groups; g += kThreads) {
-    values.get(g, v);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) largest = fmaxf(largest, fabsf(v[i]));
+    for (int e = 0; e < 16; ++e) largest = fmaxf(largest, fabsf(v[i][e]));
   }
-  const float s = row_scale(block_max(largest, scratch[1]));
-  const float inverse = 1.f / s;
-  for (int g = threadIdx.x; g < groups; g += kThreads) {
-    values.get(g, v);
+  float factor = 1.f;
+  if (norm) {
+    factor = rsqrtf(block_sum(squares, scratch[0]) / static_cast<float>(n) + eps);
+  }
+  const float s = row_scale(block_max(largest, scratch[1]) * factor);
+  factor /= s;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) v[i] *= inverse;
-    write_group(to + g * 16, v);
+  for (int i = 0; i < Groups; ++i) {
+    const int g = threadIdx.x + i * kThreads;
+    if (g >= groups) continue;
+#pragma unroll
+    for (int e = 0; e < 16; ++e) v[i][e] *= factor;
+    write_group(to + g * 16, v[i]);
   }
   if (threadIdx.x == 0) scale[row] = s;
+}
+
+cudaError_t launch(const float* x, int64_t x_stride, const float* w, float weight_offset, float eps,
+                   bool norm, int n, int tokens, const int32_t* valid, uint16_t* out, float* scale,
+                   bool overlap, cudaStream_t stream) {
+  const int groups = (n / 16 + kThreads - 1) / kThreads;
+  const auto kernel = groups <= 1   ? fragments_kernel<1>
+                      : groups <= 2 ? fragments_kernel<2>
+                      : groups <= 4 ? fragments_kernel<4>
+                                    : fragments_kernel<8>;
+  if (groups > 8) return cudaErrorInvalidValue;
+  return launch_overlapped(overlap, kernel, dim3(static_cast<unsigned>(tokens)), kThreads, 0,
+                           stream, x, x_stride, w, weight_offset, eps, norm, n, tokens, valid, out,
+                           scale);
 }
 
 }  // namespace
 
 cudaError_t launch_to_fragments(const float* x, int64_t x_stride, int n, int tokens,
-                                const int32_t* valid, uint16_t* out, float* scale,
+                                const int32_t* valid, uint16_t* out, float* scale, bool overlap,
                                 cudaStream_t stream) {
-  fragments_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, nullptr, 0.f, 0.f, false, n,
-                                                    tokens, valid, out, scale);
-  return cudaPeekAtLastError();
+  return launch(x, x_stride, nullptr, 0.f, 0.f, false, n, tokens, valid, out, scale, overlap,
+                stream);
 }
 
 cudaError_t launch_norm_to_fragments(const float* x, int64_t x_stride, const float* w,
                                      float weight_offset, float eps, int n, int tokens,
                                      const int32_t* valid, uint16_t* out, float* scale,
-                                     cudaStream_t stream) {
-  fragments_kernel<<<tokens, kThreads, 0, stream>>>(x, x_stride, w, weight_offset, eps, true, n,
-                                                    tokens, valid, out, scale);
-  return cudaPeekAtLastError();
+                                     bool overlap, cudaStream_t stream) {
+  return launch(x, x_stride, w, weight_offset, eps, true, n, tokens, valid, out, scale, overlap,
+                stream);
 }
 
 }  // namespace minfer_cuda::hopper

@@ -6,7 +6,8 @@
 namespace minfer_cuda::hopper {
 namespace {
 
-constexpr double kAddCost = 0.7, kWriteCost = 0.6;
+/// Of a part, in units: writing it, waiting for others', adding one of them.
+constexpr double kWriteCost = 0.6, kWaitCost = 0.6, kAddCost = 0.3;
 
 int ceil_div(int a, int b) {
   return (a + b - 1) / b;
@@ -25,7 +26,7 @@ double sliced_cost(int r, int units, int sms, int slices, int height) {
     parts += std::min<double>(tail, std::max(1.0, std::ceil(tail / per_block) + 0.3));
   }
   const double slice_cost = height + (slices > 1 ? kWriteCost : 0);
-  return std::max(slice_cost, pool_cost) + kAddCost * parts;
+  return std::max(slice_cost, pool_cost) + (parts > 0 ? kWaitCost + kAddCost * parts : 0);
 }
 
 /// Slots that one cut tile needs.
@@ -43,21 +44,18 @@ int count_parts(const Schedule& s) {
 
 }  // namespace
 
-Schedule make_schedule(int32_t tiles, int32_t units, int32_t sms, bool wide_x) {
+Schedule make_schedule(int32_t tiles, int32_t units, int32_t sms, bool wide_x, double* cost) {
   Schedule s;
-  s.tiles = tiles;
   s.units = units;
   s.slice_units = units;
   s.blocks = std::min(tiles, sms);
   const int whole = tiles / sms, r = tiles % sms;
-  s.cost = static_cast<double>(whole) * units;
-  if (r == 0) return s;
-  double best = units;
-  for (int slices = 1; slices <= sms / r && slices <= units; ++slices) {
+  double best = r == 0 ? 0 : units;
+  for (int slices = 1; r != 0 && slices <= sms / r && slices <= units; ++slices) {
     for (int height = 1; height * slices <= units; ++height) {
-      const double cost = sliced_cost(r, units, sms, slices, height);
-      if (cost < 0 || cost >= best) continue;
-      best = cost;
+      const double sliced = sliced_cost(r, units, sms, slices, height);
+      if (sliced < 0 || sliced >= best) continue;
+      best = sliced;
       const int line = r * (units - slices * height);
       s.cut = r;
       s.slices = slices;
@@ -65,18 +63,19 @@ Schedule make_schedule(int32_t tiles, int32_t units, int32_t sms, bool wide_x) {
       s.pool = line > 0 ? std::min(sms - r * slices, line) : 0;
     }
   }
-  if (tiles > sms) {
-    double cost = static_cast<double>(r + sms) * units / sms - units + kWriteCost + 1.3 * kAddCost;
-    if (wide_x) cost += 0.4 * units;
-    if (cost < best) {
-      best = cost;
+  if (r != 0 && tiles > sms) {
+    double line = static_cast<double>(r + sms) * units / sms - units + kWriteCost + kWaitCost +
+                  1.3 * kAddCost;
+    if (wide_x) line += 0.4 * units;
+    if (line < best) {
+      best = line;
       s.cut = r + sms;
       s.slices = 0;
       s.slice_units = 0;
       s.pool = sms;
     }
   }
-  s.cost += best;
+  if (cost) *cost = static_cast<double>(whole) * units + best;
   if (s.cut > 0) {
     s.blocks = sms;
     s.max_parts = count_parts(s);

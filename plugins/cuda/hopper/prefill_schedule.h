@@ -19,8 +19,10 @@
 
 namespace minfer_cuda::hopper {
 
+/// Most counts of token tiles that have a schedule of their own.
+inline constexpr int kWideSchedules = 64;
+
 struct Schedule {
-  int32_t tiles = 0;
   int32_t units = 0;  ///< along k, of a tile
   int32_t blocks = 0;
   int32_t cut = 0;  ///< tiles cut along k: 0 .. cut - 1
@@ -28,7 +30,9 @@ struct Schedule {
   int32_t slice_units = 0;
   int32_t pool = 0;       ///< blocks that share the cut tiles' tails
   int32_t max_parts = 1;  ///< slots of a cut tile
-  double cost = 0;        ///< estimate, in units of one tile
+
+  /// Slots of all cut tiles.
+  MINFER_BOTH int32_t slots() const { return cut * max_parts; }
 
   MINFER_BOTH int32_t tail() const { return units - slices * slice_units; }
   MINFER_BOTH int32_t tail_units() const { return cut * tail(); }
@@ -47,7 +51,8 @@ struct Piece {
 /// tile's finisher has a lower c than the makers of its parts.
 class Walk {
  public:
-  MINFER_BOTH Walk(const Schedule& s, int32_t c) : s_(s), c_(c), tile_(s.cut + c) {
+  MINFER_BOTH Walk(const Schedule& s, int32_t tiles, int32_t c)
+      : s_(s), tiles_(tiles), c_(c), tile_(s.cut + c) {
     if (s.cut == 0) return;
     const int32_t in_step = s.cut * s.slices;
     if (c < in_step) {
@@ -69,7 +74,7 @@ class Walk {
       tail_piece(piece);
       return true;
     }
-    if (tile_ >= s_.tiles) return false;
+    if (tile_ >= tiles_) return false;
     piece = {tile_, 0, s_.units, -1, 0};
     tile_ += s_.blocks;
     return true;
@@ -109,13 +114,15 @@ class Walk {
   }
 
   const Schedule& s_;
-  int32_t c_, tile_;
+  int32_t tiles_, c_, tile_;
   int32_t unit_ = 0, end_unit_ = 0;
   Stage stage_ = Stage::kRest;
 };
 
 /// The cheapest schedule by a small cost model: a unit of a tile costs 1, writing a part and adding
 /// one a fraction. `wide_x`: activations too large to be shared through the L2 by unlike pieces.
-Schedule make_schedule(int32_t tiles, int32_t units, int32_t sms, bool wide_x);
+/// `cost`, if given, gets the estimate.
+Schedule make_schedule(int32_t tiles, int32_t units, int32_t sms, bool wide_x,
+                       double* cost = nullptr);
 
 }  // namespace minfer_cuda::hopper

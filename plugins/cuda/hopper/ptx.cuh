@@ -81,14 +81,6 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-__device__ __forceinline__ void tensor_copy_2d(uint32_t to, const CUtensorMap* map,
-                                               uint32_t barrier, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y)
-      : "memory");
-}
 __device__ __forceinline__ void tensor_copy_3d(uint32_t to, const CUtensorMap* map,
                                                uint32_t barrier, int x, int y, int z) {
   asm volatile(
@@ -128,6 +120,10 @@ __device__ __forceinline__ void wait_for_predecessors() {
 
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+/// Counts this warp in without waiting.
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   uint4 v;

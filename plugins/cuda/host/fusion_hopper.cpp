@@ -1,5 +1,6 @@
 // Fusions that the Hopper matmuls allow (see fusion.h): gated units in the launch of their two
 // matrices, and RMS norms folded into the matmul before them.
+#include "../hopper/prefill.h"
 #include "fusion.h"
 
 namespace minfer_cuda {
@@ -53,14 +54,17 @@ void Fusion::fold_norms() {
     if (norm.op != MINFER_OP_RMS_NORM || absorbed_[i] != kNone) continue;
     const Tensor &x = graph_.tensors[norm.src[0]], &y = graph_.tensors[norm.dst];
     if (!is_rows(x) || !is_rows(y) || x.ne[0] % 32 != 0) continue;
-    if (!only_matmul_readers(norm.dst, MatmulKernel::kHopperDecode)) continue;
     const uint32_t writer = producer(norm.src[0]);
     if (writer == kNone || writer > i || graph_.nodes[writer].dst != norm.src[0]) continue;
     const bool is_add = graph_.nodes[writer].op == MINFER_OP_ADD;
     const uint32_t matmul = is_add ? absorbed_[writer] : writer;
     if (matmul == kNone || graph_.nodes[matmul].op != MINFER_OP_MATMUL) continue;
     if (is_add && residuals_[matmul].add != writer) continue;
-    if (choices_[matmul].kernel != MatmulKernel::kHopperDecode) continue;
+    const MatmulKernel kernel = choices_[matmul].kernel;
+    const bool wide = kernel == MatmulKernel::kHopperGemm;
+    if (!wide && kernel != MatmulKernel::kHopperDecode) continue;
+    if (wide && (x.ne[1] > hopper::kMaxPublishedTokens || x.ne[0] % 64 != 0)) continue;
+    if (!only_matmul_readers(norm.dst, kernel)) continue;
     if (absorbed_[matmul] != kNone || !groups_[matmul].empty()) continue;
     if (norms_after_[matmul] != kNone) continue;
     absorbed_[i] = matmul;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "../kernels/activation.h"
 #include "../kernels/basic.h"
 
 namespace minfer_cuda {
@@ -181,14 +180,14 @@ UnaryCall unary_call(const Node& node) {
   }
 }
 
+}  // namespace
+
 GateFn gate_fn(const Node& node) {
   if (node.op == MINFER_OP_SILU) return GateFn::kSilu;
   return node.params.gelu.kind == MINFER_GELU_ERF     ? GateFn::kGeluErf
          : node.params.gelu.kind == MINFER_GELU_QUICK ? GateFn::kGeluQuick
                                                       : GateFn::kGeluTanh;
 }
-
-}  // namespace
 
 void PlanBuilder::emit_elementwise(uint32_t n) {
   const uint32_t a = node(n).src[0], out = node(n).dst;

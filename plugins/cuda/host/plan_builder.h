@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "../kernels/activation.h"
 #include "fusion.h"
 #include "plan.h"
 
@@ -11,8 +12,18 @@ namespace minfer_cuda {
 
 struct AttentionCall;
 
+/// The activation of a gated unit, of its SILU or GELU node.
+GateFn gate_fn(const Node& node);
+
 class PlanBuilder {
  public:
+  /// One matrix of a launch, in tensor numbers; `out` is kNone where no f32 is written.
+  struct MatrixPart {
+    uint32_t weight = kNone, bias = kNone, residual = kNone, out = kNone;
+    uint32_t type = 0;
+    int32_t od = 0;
+  };
+
   PlanBuilder(const Caps& caps, const Gates& gates, Program& program);
   void build();
 
@@ -49,16 +60,20 @@ class PlanBuilder {
   /// The int8 or f16 rows of an activation, converted here unless a producer already did.
   uint32_t int8_item(uint32_t n, uint32_t tensor);
   uint32_t half_item(uint32_t n, uint32_t tensor);
-  /// f16 rows in fragment order (hopper/prefill.h).
+  /// f16 rows in fragment order (hopper/prefill.h), with a scale of each row behind them, or one
+  /// factor, or that and sums of squares that a folded norm's scale comes from.
   struct Fragments {
     uint32_t item = kNone;
-    float factor = 0.f;  ///< of all rows; 0: a scale of each stands behind them
+    float factor = 0.f;        ///< of all rows; 0: each has a scale
+    uint32_t squares = kNone;  ///< item
+    float eps = 0.f;
   };
   Fragments fragment_item(uint32_t n, uint32_t tensor);
   /// A work item that the producer of `tensor` fills with f16 rows in fragment order.
   uint32_t produced_fragments(uint32_t tensor, float factor);
   /// The matmuls of n's launch, gate before up where it computes a gated unit.
   std::vector<uint32_t> hopper_members(uint32_t n) const;
+  MatrixPart matrix_part(uint32_t m, bool gated) const;
   void label_hopper(uint32_t n, const std::vector<uint32_t>& members, bool residual, bool folds);
   /// Offset in the constants of the flags that the wgmma launches share.
   uint64_t hopper_flags_at();

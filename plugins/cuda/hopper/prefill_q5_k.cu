@@ -1,0 +1,10 @@
+// Variants of the prefill kernel for Q5_K weights.
+#include "prefill_kernel.cuh"
+
+namespace minfer_cuda::hopper {
+
+PrefillVariant find_prefill_q5_k(int tokens, int rows, bool gated) {
+  return find_prefill<MINFER_TYPE_Q5_K>(tokens, rows, gated);
+}
+
+}  // namespace minfer_cuda::hopper

@@ -1,0 +1,10 @@
+// Variants of the prefill kernel for Q8_0 weights.
+#include "prefill_kernel.cuh"
+
+namespace minfer_cuda::hopper {
+
+PrefillVariant find_prefill_q8_0(int tokens, int rows, bool gated) {
+  return find_prefill<MINFER_TYPE_Q8_0>(tokens, rows, gated);
+}
+
+}  // namespace minfer_cuda::hopper
