@@ -28,7 +28,7 @@ inline constexpr float kGatedScale = 16.f;
 /// Rows that a matmul publishes for a norm after it are divided by this, and saturate too.
 inline constexpr float kPublishedScale = 16.f;
 /// Most tokens of launches that publish, or read published rows.
-inline constexpr int kMaxPublishedTokens = 64;
+inline constexpr int kMaxPublishedTokens = 32;
 
 /// f16 rows are stored with k permuted inside each group of 16, so that a thread's two words of
 /// activations match the four consecutive quants of its word of weights: k = 4 t + (0, 2, 1, 3) is

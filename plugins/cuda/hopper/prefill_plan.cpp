@@ -15,7 +15,7 @@ constexpr struct {
   PrefillTile tile;
   double cost;
 } kTileShapes[] = {{{16, 128}, 0.20}, {{16, 256}, 0.34}, {{32, 128}, 0.22},  {{32, 256}, 0.36},
-                   {{64, 128}, 0.30}, {{64, 256}, 0.50}, {{128, 128}, 0.54}, {{256, 128}, 1.0}};
+                   {{64, 128}, 0.30}, {{64, 256}, 0.62}, {{128, 128}, 0.54}, {{256, 128}, 1.0}};
 
 constexpr int kNarrowTokens = 64;
 /// Activations larger than this do not stay in the L2 beside the weights.

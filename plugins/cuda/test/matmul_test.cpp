@@ -1,5 +1,7 @@
 // MATMUL, MATMUL_BY_ID and GET_ROWS of every type, kernel family and token count against float64.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "harness.h"
 
@@ -138,6 +140,27 @@ TEST_P(MatmulTest, OneSmallShapePerFamily) {
   for (const std::string& family : families) {
     EXPECT_NE(ran.find(family), std::string::npos) << family << " did not run; what ran:\n" << ran;
   }
+}
+
+// The wgmma kernel computes whole token tiles of the valid ones and a narrower tile, and cuts tiles
+// along k; this covers each width, rows that fill no tile, and shapes that are cut.
+TEST_P(MatmulTest, WgmmaTilesFollowTheValidCount) {
+  MINFER_REQUIRE_GPU();
+  if (Gpu::instance()->compute_capability() != 90) GTEST_SKIP() << "not a Hopper GPU";
+  const uint32_t type = GetParam();
+  std::string ran;
+  for (int64_t valid : {1, 60, 100, 150, 190, 220, 250, 257, 300}) {
+    ran = check_matmul(type, {512, 200, 300, valid, kDefault});
+  }
+  for (int64_t tokens : {16, 30, 64, 128}) {
+    check_matmul(type, {2560, 72, tokens, tokens - 1, kDefault});
+  }
+#ifdef MINFER_CUDA_SM90A
+  constexpr uint32_t kWgmma[] = {MINFER_TYPE_Q4_K, MINFER_TYPE_Q5_K, MINFER_TYPE_Q6_K,
+                                 MINFER_TYPE_Q8_0, MINFER_TYPE_Q4_0, MINFER_TYPE_Q5_0};
+  if (std::find(std::begin(kWgmma), std::end(kWgmma), type) == std::end(kWgmma)) return;
+  EXPECT_NE(ran.find("hopper_gemm"), std::string::npos) << ran;
+#endif
 }
 
 TEST_P(MatmulTest, GatherIsExact) {
