@@ -11,7 +11,6 @@
 namespace minfer_cuda::hopper {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr float kLargest = 16384.f;
 
 /// A power of two, at least 1, that brings `largest` to kLargest or less.
@@ -42,8 +41,8 @@ __device__ __forceinline__ void read_group(const float* from, float (&v)[16]) {
 }
 
 /// A thread has up to `Groups` groups of 16.
-template <int Groups>
-__global__ void __launch_bounds__(kThreads)
+template <int Threads, int Groups>
+__global__ void __launch_bounds__(Threads)
     fragments_kernel(const float* x, int64_t stride, const float* weight, float weight_offset,
                      float eps, bool norm, int n, int tokens, const int32_t* valid, uint16_t* out,
                      float* scale) {
@@ -61,12 +60,12 @@ __global__ void __launch_bounds__(kThreads)
   float squares = 0.f, largest = 0.f;
 #pragma unroll
   for (int i = 0; i < Groups; ++i) {
-    const int g = threadIdx.x + i * kThreads;
+    const int g = threadIdx.x + i * Threads;
     if (g < groups) read_group(x + row * stride + g * 16, v[i]);
   }
 #pragma unroll
   for (int i = 0; i < Groups; ++i) {
-    const int g = threadIdx.x + i * kThreads;
+    const int g = threadIdx.x + i * Threads;
     if (g >= groups) continue;
 #pragma unroll
     for (int e = 0; e < 16; ++e) squares = fmaf(v[i][e], v[i][e], squares);
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
   factor /= s;
 #pragma unroll
   for (int i = 0; i < Groups; ++i) {
-    const int g = threadIdx.x + i * kThreads;
+    const int g = threadIdx.x + i * Threads;
     if (g >= groups) continue;
 #pragma unroll
     for (int e = 0; e < 16; ++e) v[i][e] *= factor;
@@ -99,15 +98,15 @@ __global__ void __launch_bounds__(kThreads)
 cudaError_t launch(const float* x, int64_t x_stride, const float* w, float weight_offset, float eps,
                    bool norm, int n, int tokens, const int32_t* valid, uint16_t* out, float* scale,
                    bool overlap, cudaStream_t stream) {
-  const int groups = (n / 16 + kThreads - 1) / kThreads;
-  const auto kernel = groups <= 1   ? fragments_kernel<1>
-                      : groups <= 2 ? fragments_kernel<2>
-                      : groups <= 4 ? fragments_kernel<4>
-                                    : fragments_kernel<8>;
-  if (groups > 8) return cudaErrorInvalidValue;
-  return launch_overlapped(overlap, kernel, dim3(static_cast<unsigned>(tokens)), kThreads, 0,
-                           stream, x, x_stride, w, weight_offset, eps, norm, n, tokens, valid, out,
-                           scale);
+  if (n > kMaxFragmentRow) return cudaErrorInvalidValue;
+  const int threads = n <= 16384 ? 256 : n <= 32768 ? 512 : 1024;
+  const auto kernel = n <= 4096    ? fragments_kernel<256, 1>
+                      : n <= 8192  ? fragments_kernel<256, 2>
+                      : n <= 16384 ? fragments_kernel<256, 4>
+                      : n <= 32768 ? fragments_kernel<512, 4>
+                                   : fragments_kernel<1024, 4>;
+  return launch_overlapped(overlap, kernel, dim3(static_cast<unsigned>(tokens)), threads, 0, stream,
+                           x, x_stride, w, weight_offset, eps, norm, n, tokens, valid, out, scale);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ struct PrefillCall {
   bool overlap = false;            ///< programmatic dependent launch
 };
 
-inline constexpr int kMaxFragmentRow = 32768;
+inline constexpr int kMaxFragmentRow = 65536;
 inline constexpr uint64_t kPrefillFlagBytes = 32768;
 
 cudaError_t launch_prefill(const PrefillCall& call, const PrefillPlan& plan, int sms,
