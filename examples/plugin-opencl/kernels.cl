@@ -21,7 +21,8 @@ float dot_rows(global const float* a, global const float* b, long n) {
   return (half_sum.x + half_sum.y) + (half_sum.z + half_sum.w) + rest;
 }
 
-/* ---- weights: f32, or blocks as they lie in the file (minfer/quant_blocks.h) ---- */
+/* ---- weights: f32, or blocks as they lie in the file (minfer/quant_blocks.h), whose values are exact:
+ * a product is rounded before anything is added to it ---- */
 
 #define GROUP 32
 #define Q4_0 2
@@ -39,6 +40,7 @@ float half_at(global const uchar* bytes) {
 
 /* Formats of 32 values a block: d, with _1 a minimum, for 5 bits the high ones, then nibbles. */
 void decode_small(global const uchar* row, long group, uint type, float* out) {
+#pragma OPENCL FP_CONTRACT OFF
   const int has_min = type == Q4_1 || type == Q5_1, has_high = type == Q5_0 || type == Q5_1;
   const int high_at = has_min ? 4 : 2, nibbles_at = high_at + (has_high ? 4 : 0);
   global const uchar* block = row + group * (nibbles_at + 16);
@@ -56,6 +58,7 @@ void decode_small(global const uchar* row, long group, uint type, float* out) {
 
 /* Q4_K and Q5_K: eight groups, each with a scale and a minimum of 6 bits. */
 void decode_k(global const uchar* row, long group, uint type, float* out) {
+#pragma OPENCL FP_CONTRACT OFF
   const int high_at = 16, nibbles_at = type == Q5_K ? 48 : 16, g = group % 8;
   global const uchar* block = row + group / 8 * (nibbles_at + 128);
   global const uchar* scales = block + 4;
