@@ -90,6 +90,9 @@ minfer_package(plugin-cuda contrib/libs ""
 minfer_package(tools science "minfer-core (= ${PROJECT_VERSION})"
   "Programs that run, measure, compare, inspect and make models.")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "minfer-plugin-cpu")
+# No version: any minor of the plugin ABI works with any other.
+set(CPACK_DEBIAN_PLUGIN-CPU_PACKAGE_ENHANCES "minfer-core")
+set(CPACK_DEBIAN_PLUGIN-CUDA_PACKAGE_ENHANCES "minfer-core")
 minfer_package(dev libdevel "minfer-core (= ${PROJECT_VERSION}), libexpected-dev"
   "Headers, CMake package and pkg-config files for programs on the engine and\nfor backends out of tree, and the tool that checks a backend.")
 include(CPack)
