@@ -35,6 +35,7 @@ enum class Gate : uint32_t {
   kHopperDecodeMaxTokens,
   kHopperRowTokens,
   kHopperDecodeWarps,
+  kHopperLookAhead,
   kHopperGemmMinTokens,
   kNoHopperFuse,
   kNoHopperOverlap,

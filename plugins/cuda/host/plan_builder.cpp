@@ -18,6 +18,8 @@ void PlanBuilder::build() {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     if (fusion_.absorbed_into(n) == kNone) emit_node(n);
   }
+  // Most often the same step comes again.
+  if (following_) *following_ = first_matrices_;
   // Kept tensors must hold their value to the end of the run.
   const auto last = static_cast<uint32_t>(program_.steps.size());
   for (uint32_t t = 0; t < graph.tensors.size(); ++t) {
@@ -273,7 +275,7 @@ void PlanBuilder::emit_selection(uint32_t n) {
   }
   const uint32_t parts = new_item(static_cast<uint64_t>(tensor(x).ne[1]) * kArgMaxParts * 8);
   add_step(n, {x, out}, {parts}, 2, [=](const Bound& b, cudaStream_t stream) {
-    return launch_arg_max(b.view(out), b.view(x), b.limit(x), b.item[parts], stream);
+    return launch_arg_max(b.view(out), b.view(x), b.limit(x), b.item[parts], b.overlap, stream);
   });
   label(n, "arg_max");
 }

@@ -45,9 +45,9 @@ cudaError_t launch_concat_part(const View& out, const View& x, int axis, int off
 inline constexpr int kArgMaxParts = 64;
 
 /// out i32 [m]: index of the largest of each row, lowest among equals, NaN last. `scratch`: m *
-/// kArgMaxParts * 8 bytes.
+/// kArgMaxParts * 8 bytes. `overlap`: see overlap.cuh.
 cudaError_t launch_arg_max(const View& out, const View& x, const Limit& limit, void* scratch,
-                           cudaStream_t stream);
+                           bool overlap, cudaStream_t stream);
 
 /// out i32 [k, m]: indices of the k largest, largest first, equal values by lower index.
 /// k passes over the row: meant for expert routing and short rows.

@@ -1,5 +1,6 @@
 // SOFTMAX, ARG_MAX and TOP_K: row reductions and selections (see basic.h).
 #include "basic.h"
+#include "overlap.cuh"
 
 namespace minfer_cuda {
 namespace {
@@ -59,10 +60,12 @@ __device__ __forceinline__ uint64_t block_max_key(uint64_t key, uint64_t* scratc
 __global__ void __launch_bounds__(kThreads)
     arg_max_parts_kernel(View x, Limit limit, uint64_t* parts) {
   __shared__ uint64_t scratch[kThreads / 32];
+  start_overlapped();
   const int row = blockIdx.x, n = x.ne[0];
   uint64_t key = 0;
   if (!row_is_padding(limit, x, row)) {
     const auto* from = reinterpret_cast<const float*>(row_of(x, row));
+#pragma unroll 8
     for (int i = blockIdx.y * kThreads + threadIdx.x; i < n; i += gridDim.y * kThreads) {
       const uint64_t k = order_key(from[i], i);
       key = k > key ? k : key;
@@ -73,6 +76,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void arg_max_final_kernel(View out, View x, Limit limit, const uint64_t* parts, int n) {
+  start_overlapped();
   const int row = blockIdx.x, lane = threadIdx.x;
   uint64_t key = 0;
   for (int i = lane; i < n; i += 32) {
@@ -128,13 +132,17 @@ cudaError_t launch_softmax(float scale, const View& out, const View& x, const Li
 }
 
 cudaError_t launch_arg_max(const View& out, const View& x, const Limit& limit, void* scratch,
-                           cudaStream_t stream) {
+                           bool overlap, cudaStream_t stream) {
   if (rows_of(x) == 0) return cudaSuccess;
   auto* parts = static_cast<uint64_t*>(scratch);
   const int used = min(kArgMaxParts, (x.ne[0] + 4 * kThreads - 1) / (4 * kThreads));
-  arg_max_parts_kernel<<<dim3(rows_of(x), used), kThreads, 0, stream>>>(x, limit, parts);
-  arg_max_final_kernel<<<rows_of(x), 32, 0, stream>>>(out, x, limit, parts, used);
-  return cudaPeekAtLastError();
+  const auto rows = static_cast<unsigned>(rows_of(x));
+  const cudaError_t error =
+      launch_overlapped(overlap, arg_max_parts_kernel, dim3(rows, static_cast<unsigned>(used)),
+                        kThreads, 0, stream, x, limit, parts);
+  if (error != cudaSuccess) return error;
+  return launch_overlapped(overlap, arg_max_final_kernel, dim3(rows), 32, 0, stream, out, x, limit,
+                           parts, used);
 }
 
 cudaError_t launch_top_k(const View& out, const View& x, int k, const Limit& limit,
