@@ -85,14 +85,6 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
 __device__ __forceinline__ void bulk_prefetch(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void tensor_copy_2d(uint32_t to, const CUtensorMap* map,
-                                               uint32_t barrier, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y)
-      : "memory");
-}
 __device__ __forceinline__ void tensor_copy_3d(uint32_t to, const CUtensorMap* map,
                                                uint32_t barrier, int x, int y, int z) {
   asm volatile(
