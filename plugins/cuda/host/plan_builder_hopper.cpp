@@ -120,7 +120,7 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
   std::shared_ptr<const Matrices> following;
   if (tokens == 1 && ahead_bytes > 0) {
     Matrices matrices;
-    for (const Part& p : parts) {
+    for (const MatrixPart& p : parts) {
       matrices.push_back({p.weight, hopper::decode_matrix_bytes(p.type, id, p.od)});
     }
     following = follow(std::move(matrices));
