@@ -65,7 +65,7 @@ __global__ void fill_blocks(uint32_t type, int block_bytes, uint8_t* out, size_t
 
 Matrix make_matrix(uint32_t type, int id, int od, bool keep) {
   const TypeLayout& layout = *find_layout(type);
-  Matrix m{type, id, od};
+  Matrix m{type, id, od, nullptr, 0, {}};
   const size_t blocks = static_cast<size_t>(id / layout.block_k) * od;
   m.bytes = blocks * layout.block_bytes;
   Buffer raw(m.bytes);
