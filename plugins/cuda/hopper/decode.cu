@@ -57,20 +57,6 @@ __device__ __forceinline__ float gather(const Params& p, uint32_t token, int8_t*
   return squares;
 }
 
-/// This warp's share of what the next launch wants in the L2.
-__device__ __forceinline__ void look_ahead(const Params& p, uint32_t warp, uint32_t lane) {
-  if (p.ahead_part == 0) return;
-  const uint32_t warps = gridDim.x * kWarps, first = blockIdx.x * kWarps + warp + lane * warps;
-  for (uint32_t s = 0; s < p.n_ahead; ++s) {
-    const DecodeAhead& ahead = p.ahead[s];
-    for (uint64_t at = uint64_t{first} * kAheadStride; at < ahead.bytes;
-         at += uint64_t{warps} * 32 * kAheadStride) {
-      const auto bytes = static_cast<uint32_t>(min(ahead.bytes - at, uint64_t{p.ahead_part}));
-      bulk_prefetch(ahead.at + at, bytes);
-    }
-  }
-}
-
 /// Adds the warps' partial sums of a group; `start` holds the warps' first steps, lane by lane.
 /// Parts are [warp][group of the warp][token][row].
 template <int T>
@@ -139,8 +125,6 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
   Tail tail;
   if (finishes) tail = constant_tail(p, first_unit + warp, lane);
   __syncwarp();
-  const bool all_requested = last - first <= slots;
-  if (all_requested) look_ahead(p, warp, lane);
   if (p.overlap) {
     allow_dependents();
     wait_for_predecessors();
@@ -177,7 +161,6 @@ __global__ void __launch_bounds__(kWarps * 32, 1) decode_kernel(const __grid_con
     }
     __syncwarp();
     if (lane == 0 && step + slots < last) request(slot);
-    if (step + slots + 1 == last && !all_requested) look_ahead(p, warp, lane);
     if (++slot == slots) slot = 0, parity ^= 1;
     if (++k == p.steps || step + 1 == last) {
 #pragma unroll
@@ -287,18 +270,6 @@ BlockShape row_shape(const DecodePair& pair, Params& p, uint32_t block_groups) {
   return {kWarps, 0, ring, fixed + kWarps * ring};
 }
 
-/// What the launch brings into the L2 for the next.
-void set_ahead(const DecodeCall& call, Params& p) {
-  uint64_t bytes = 0;
-  for (int i = 0; i < call.n_ahead; ++i) {
-    p.ahead[p.n_ahead++] = call.ahead[i];
-    bytes += call.ahead[i].bytes;
-  }
-  if (bytes == 0) return;
-  const uint64_t part = std::min(bytes, call.ahead_bytes) * kAheadStride / bytes;
-  p.ahead_part = static_cast<uint32_t>(part / 128 * 128);
-}
-
 /// A launch before it is made; shape.warps is 0 where there is no room for it.
 struct Plan {
   DecodeKernel kernel = nullptr;
@@ -335,17 +306,12 @@ Plan plan_launch(const DecodeCall& call, const DecodePair& pair, bool lane_takes
                    ? row_shape(pair, p, (units + plan.blocks - 1) / plan.blocks * p.unit_groups)
                    : batch_shape(pair, p.steps, call.tokens, p.split_group < p.groups,
                                  static_cast<uint32_t>(call.most_warps));
-  set_ahead(call, p);
   p.ring_bytes = plan.shape.ring_bytes;
   p.act_slots = plan.shape.act_slots;
   return plan;
 }
 
 }  // namespace
-
-uint64_t decode_matrix_bytes(uint32_t type, int64_t id, int64_t od) {
-  return static_cast<uint64_t>((od + 31) / 32 * (id / step_k(type)) * step_bytes(type));
-}
 
 bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens) {
   if (n < 1 || n > kMaxDecodeSegments || tokens < 1 || tokens > kMaxDecodeTokens) return false;

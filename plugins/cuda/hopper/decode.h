@@ -15,12 +15,9 @@
 //
 // One block per SM owns whole row groups of 32 rows and streams them through a ring of bulk copies
 // per warp; lane = row for few tokens, so nothing is reduced in the loop; int8 tensor cores for
-// more. Where a lane has a row, a warp that has requested all its weights brings a part of the next
-// launch's matrices into the L2 (`ahead`), evenly spread over them: so the memory works on while
-// the GPU waits for a predecessor, gathers activations or attends. With `overlap` the launch is a
-// programmatic dependent one: weights are requested before the previous kernel has finished.
-// Weights are read only, 16-byte aligned. Thread-safe; nothing is allocated, launches can be
-// captured.
+// more. With `overlap` the launch is a programmatic dependent one: weights are requested before the
+// previous kernel has finished. Weights are read only, 16-byte aligned. Thread-safe; nothing is
+// allocated, launches can be captured.
 #pragma once
 
 #include "../kernels/activation.h"
@@ -43,23 +40,14 @@ struct DecodeSegment {
   int64_t residual_stride = 0, out_stride = 0;  ///< in floats, between tokens
 };
 
-/// Memory that a later launch reads.
-struct DecodeAhead {
-  const uint8_t* at = nullptr;
-  uint64_t bytes = 0;
-};
-
 struct DecodeCall {
   DecodeSegment segments[kMaxDecodeSegments];
   int32_t n_segments = 0;
   int32_t id = 0;
   int32_t tokens = 1;
   int32_t row_tokens = 1;  ///< up to which a lane takes a row; more run on int8 tensor cores
-  DecodeAhead ahead[kMaxDecodeSegments];  ///< matrices of the next launch
-  int32_t n_ahead = 0;
-  uint64_t ahead_bytes = 0;  ///< of them that may be brought into the L2 early
-  int32_t most_warps = 0;    ///< of a block, for several tokens; 0: as many as are best
-  Int8Rows x;                ///< [tokens]
+  int32_t most_warps = 0;  ///< of a block, for several tokens; 0: as many as are best
+  Int8Rows x;              ///< [tokens]
   const float* squares =
       nullptr;  ///< [tokens][id / 32] partial sums of squares of a normed x, or null
   float eps = 0.f;
@@ -77,9 +65,6 @@ struct DecodeCall {
 
 /// True when the kernel takes matrices of these types (in any order) and this input length.
 bool decode_fits(const uint32_t* types, int n, int64_t id, int64_t tokens);
-
-/// Bytes of a matrix that the kernel takes.
-uint64_t decode_matrix_bytes(uint32_t type, int64_t id, int64_t od);
 
 cudaError_t launch_decode(const DecodeCall& call, int sms, cudaStream_t stream);
 

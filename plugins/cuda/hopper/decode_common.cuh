@@ -17,9 +17,6 @@ inline constexpr int kMaxSlots = 4;
 inline constexpr uint32_t kMiscBytes = 704;  // barriers, then the warps' sums of squares
 inline constexpr uint32_t kSharedLimit = kSharedBytes;
 
-/// Distance of the pieces that are brought into the L2 early.
-inline constexpr uint32_t kAheadStride = 16384;
-
 struct Segment {
   const uint8_t* weight;
   const float* bias;
@@ -55,9 +52,6 @@ struct Params {
   float* out_squares;
   const int32_t* valid;
   uint32_t overlap;
-  DecodeAhead ahead[kMaxDecodeSegments];
-  uint32_t n_ahead;
-  uint32_t ahead_part;  ///< of each kAheadStride bytes of them
 };
 
 #ifdef MINFER_SM90A

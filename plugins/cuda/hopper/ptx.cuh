@@ -81,10 +81,6 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-/// Brings memory into the L2.
-__device__ __forceinline__ void bulk_prefetch(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 __device__ __forceinline__ void tensor_copy_3d(uint32_t to, const CUtensorMap* map,
                                                uint32_t barrier, int x, int y, int z) {
   asm volatile(

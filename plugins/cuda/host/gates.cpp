@@ -51,8 +51,6 @@ constexpr minfer_gate kTable[] = {
          "most tokens for its kernel that gives a lane a row; more run on tensor cores"),
     make("MINFER_HOPPER_DECODE_WARPS", MINFER_GATE_INT, kPlan, 1, 0, 0, 16,
          "most warps of a block that cut k in it, for several tokens; 0: automatic"),
-    make("MINFER_HOPPER_LOOK_AHEAD", MINFER_GATE_INT, kPlan, 0, 0, 0, 64,
-         "MiB of the next launch's weights that the one-token sm_90a matmul brings into the L2"),
     make("MINFER_HOPPER_GEMM_MIN_TOKENS", MINFER_GATE_INT, kPlan, 1, 2, 2, 1 << 20,
          "fewest tokens for the wgmma matmul"),
     flag("MINFER_NO_HOPPER_FUSE", kPlan, 1, 0,

@@ -35,7 +35,6 @@ enum class Gate : uint32_t {
   kHopperDecodeMaxTokens,
   kHopperRowTokens,
   kHopperDecodeWarps,
-  kHopperLookAhead,
   kHopperGemmMinTokens,
   kNoHopperFuse,
   kNoHopperOverlap,

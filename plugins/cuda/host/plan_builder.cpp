@@ -18,8 +18,6 @@ void PlanBuilder::build() {
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     if (fusion_.absorbed_into(n) == kNone) emit_node(n);
   }
-  // Most often the same step comes again.
-  if (following_) *following_ = first_matrices_;
   // Kept tensors must hold their value to the end of the run.
   const auto last = static_cast<uint32_t>(program_.steps.size());
   for (uint32_t t = 0; t < graph.tensors.size(); ++t) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 
 #include "../kernels/activation.h"
 #include "fusion.h"
@@ -29,12 +28,6 @@ class PlanBuilder {
   void build();
 
  private:
-  /// Weights of a launch.
-  struct Matrix {
-    uint32_t tensor = kNone;
-    uint64_t bytes = 0;
-  };
-  using Matrices = std::vector<Matrix>;
   using Launch = std::function<cudaError_t(const Bound&, cudaStream_t)>;
 
   void emit_node(uint32_t n);
@@ -82,9 +75,6 @@ class PlanBuilder {
   std::vector<uint32_t> hopper_members(uint32_t n) const;
   MatrixPart matrix_part(uint32_t m, bool gated) const;
   void label_hopper(uint32_t n, const std::vector<uint32_t>& members, bool residual, bool folds);
-  /// Tells the one-token launch before that it is followed by one of these matrices; returns
-  /// where this one will find what follows it.
-  std::shared_ptr<Matrices> follow(Matrices matrices);
   /// Offset in the constants of the flags that the wgmma launches share.
   uint64_t hopper_flags_at();
   /// A work item that the producer of `tensor` fills with int8 rows, or kNone when nobody wants
@@ -112,8 +102,6 @@ class PlanBuilder {
     float eps = 0.f;
   };
   std::map<uint32_t, Squares> squares_items_;
-  Matrices first_matrices_;              ///< of the first one-token launch
-  std::shared_ptr<Matrices> following_;  ///< what follows the last one
   static constexpr uint64_t kNoFlags = ~uint64_t{0};
   uint64_t hopper_flags_ = kNoFlags;
 };

@@ -78,15 +78,6 @@ void PlanBuilder::label_hopper(uint32_t n, const std::vector<uint32_t>& members,
   fused(fusion_.gate_of(mul), n, name);
 }
 
-std::shared_ptr<PlanBuilder::Matrices> PlanBuilder::follow(Matrices matrices) {
-  if (following_)
-    *following_ = std::move(matrices);
-  else
-    first_matrices_ = std::move(matrices);
-  following_ = std::make_shared<Matrices>();
-  return following_;
-}
-
 void PlanBuilder::emit_hopper_decode(uint32_t n) {
   const std::vector<uint32_t> members = hopper_members(n);
   const uint32_t mul = fusion_.gated_unit(n), norm = fusion_.norm_after(n);
@@ -116,15 +107,6 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
     int8_items_[node(norm).dst] = pub.int8;
     squares_items_[node(norm).dst] = {pub.squares, params.eps};
   }
-  const auto ahead_bytes = static_cast<uint64_t>(gates_[Gate::kHopperLookAhead]) << 20;
-  std::shared_ptr<const Matrices> following;
-  if (tokens == 1 && ahead_bytes > 0) {
-    Matrices matrices;
-    for (const MatrixPart& p : parts) {
-      matrices.push_back({p.weight, hopper::decode_matrix_bytes(p.type, id, p.od)});
-    }
-    following = follow(std::move(matrices));
-  }
   const auto step = static_cast<uint32_t>(program_.steps.size());
   for (const MatrixPart& p : parts) {
     touch_tensor(p.residual, step);
@@ -143,11 +125,6 @@ void PlanBuilder::emit_hopper_decode(uint32_t n) {
              call.id = id;
              call.tokens = tokens;
              call.most_warps = most_warps;
-             call.ahead_bytes = ahead_bytes;
-             for (size_t i = 0; following && i < following->size(); ++i) {
-               call.ahead[call.n_ahead++] = {b.at<uint8_t>((*following)[i].tensor),
-                                             (*following)[i].bytes};
-             }
              call.row_tokens = row_tokens;
              call.x = int8_rows_at(b.item[input], id, tokens);
              if (squares_in != kNone) {

@@ -71,21 +71,6 @@ TEST(PlanTest, ReplayEqualsDirectBitForBit) {
   }
 }
 
-// The next launch's weights in the L2 are a matter of time alone, and reading them ends with them.
-TEST(PlanTest, LookingAheadChangesNothing) {
-  MINFER_REQUIRE_GPU();
-  for (const auto& types : kPairs) {
-    Layer l = layer_on_gpu(types[0], types[1], 1, 1, false);
-    l.split->compute({{Gate::kHopperLookAhead, 0}});
-    const std::vector<float> without = l.split->read(l.logits);
-    for (const int64_t mib : {1, 64}) {
-      l.split->compute({{Gate::kHopperLookAhead, mib}});
-      for (int run = 0; run < 4; ++run) l.split->run();
-      EXPECT_EQ(l.split->read(l.logits), without) << mib << " MiB, type " << types[0];
-    }
-  }
-}
-
 /// The residual after each of `steps` tokens of one sequence, and the cache as it is then.
 struct Decoded {
   std::vector<std::vector<float>> residuals;
